@@ -1,0 +1,5 @@
+//! The decisions of automation_engine, with no Postgres in sight.
+//!
+//! Everything here is a pure function of its arguments: no pgrx, no I/O, no clock, no unsafe code. The extension
+//! reads rows and the time, asks this crate what to do, and performs the answer.
+#![forbid(unsafe_code)]

@@ -1,0 +1,238 @@
+-- Tables of the engine: singular nouns, written by the extension alone. Everything on the hot path (event,
+-- run_history, stat, log) is insert-only; dispatch is the one queue, inserted by the conductor and deleted by executors.
+
+CREATE SEQUENCE automation_internal.event_id_seq CACHE 1;
+CREATE SEQUENCE automation_internal.run_id_seq CACHE 1;
+
+CREATE TABLE automation_internal.entity_kind (
+    kind           text        NOT NULL CONSTRAINT entity_kind_pkey PRIMARY KEY,
+    relation       oid         CONSTRAINT entity_kind_relation_key UNIQUE,
+    id_columns     text[]      NOT NULL DEFAULT '{}',
+    columns        text[],
+    ignored        text[]      NOT NULL DEFAULT '{}',
+    tenant_column  text,
+    created_by     oid         NOT NULL,
+    created_at     timestamptz NOT NULL DEFAULT pg_catalog.now()
+);
+COMMENT ON TABLE automation_internal.entity_kind IS 'What can change: a watched table (relation) or a kind whose state lives in entity_state.';
+
+CREATE TABLE automation_internal.entity_state (
+    kind        text        NOT NULL REFERENCES automation_internal.entity_kind ON DELETE CASCADE,
+    entity_id   text        NOT NULL,
+    state       jsonb       NOT NULL,
+    changed_at  timestamptz NOT NULL,
+    CONSTRAINT entity_state_pkey PRIMARY KEY (kind, entity_id)
+);
+COMMENT ON TABLE automation_internal.entity_state IS 'Current state of entities that have no table of their own.';
+
+-- One log for entity changes and custom events. Column order and types are known to src/store/events.rs, which
+-- forms the tuples itself: change both together.
+CREATE TABLE automation_internal.event (
+    id           bigint      NOT NULL,
+    xid          xid8        NOT NULL,
+    occurred_at  timestamptz NOT NULL,
+    cause_run    bigint,
+    relation     oid,
+    role         oid         NOT NULL,
+    depth        smallint    NOT NULL,
+    op           "char"      NOT NULL,
+    truncated    boolean     NOT NULL,
+    kind         text,
+    entity_id    text,
+    topic        text,
+    tenant       text,
+    actor        text,
+    dedup_key    text,
+    changed      text[],
+    prev         json,
+    next         json,
+    payload      json,
+    CONSTRAINT event_op_check CHECK (op IN ('c', 'u', 'd', 't', 'e', 's'))
+) PARTITION BY RANGE (occurred_at);
+COMMENT ON TABLE automation_internal.event IS 'Append-only log of everything that happened: op c(reate), u(pdate), d(elete), t(runcate), e(vent), s(tart). For an update, prev holds only the fields that changed.';
+-- serves the router (a range of ids) and the executors (one event by id)
+CREATE INDEX event_id_idx ON automation_internal.event (id);
+-- serves the router: events of a transaction that was still open at the previous snapshot
+CREATE INDEX event_xid_idx ON automation_internal.event (xid);
+CREATE TABLE automation_internal.event_default PARTITION OF automation_internal.event DEFAULT;
+
+-- Dedup keys of emit(): a second emission with the same key is refused by the index, not by a look-up.
+CREATE TABLE automation_internal.event_dedup (
+    tenant      text        NOT NULL,
+    topic       text        NOT NULL,
+    dedup_key   text        NOT NULL,
+    event_id    bigint      NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT pg_catalog.now(),
+    CONSTRAINT event_dedup_pkey PRIMARY KEY (tenant, topic, dedup_key)
+);
+CREATE INDEX event_dedup_created_at_idx ON automation_internal.event_dedup (created_at);
+
+-- The router's place in the log, after PgQ: everything visible in to_snapshot but not in from_snapshot is the current
+-- batch, routed in id order up to position. floor_id: no transaction that began after from_snapshot has an id at or
+-- below it. One row, taken FOR UPDATE SKIP LOCKED.
+CREATE TABLE automation_internal.router_cursor (
+    singleton      boolean     NOT NULL DEFAULT true CONSTRAINT router_cursor_pkey PRIMARY KEY,
+    from_snapshot  pg_snapshot NOT NULL,
+    from_floor     bigint      NOT NULL,
+    to_snapshot    pg_snapshot,
+    to_floor       bigint,
+    position       bigint      NOT NULL DEFAULT 0,
+    CONSTRAINT router_cursor_singleton_check CHECK (singleton)
+) WITH (fillfactor = 10);
+COMMENT ON TABLE automation_internal.router_cursor IS 'How far the log has been routed (snapshot diff).';
+INSERT INTO automation_internal.router_cursor (from_snapshot, from_floor) VALUES (pg_catalog.pg_current_snapshot(), 0);
+
+-- Definitions ------------------------------------------------------------------------------------------------------
+
+CREATE TABLE automation_internal.automation (
+    id               integer     GENERATED ALWAYS AS IDENTITY CONSTRAINT automation_pkey PRIMARY KEY,
+    name             text        NOT NULL,
+    owner            oid         NOT NULL,
+    owner_name       name        NOT NULL,
+    status           text        NOT NULL,
+    version          integer     NOT NULL,
+    version_id       integer     NOT NULL,
+    tenant           text,
+    disabled_by      text,
+    disable_details  jsonb,
+    created_at       timestamptz NOT NULL,
+    updated_at       timestamptz NOT NULL,
+    activated_at     timestamptz,
+    paused_at        timestamptz,
+    CONSTRAINT automation_status_check CHECK (status IN ('draft', 'active', 'paused', 'dropped'))
+);
+-- a dropped automation keeps its row, so that its history keeps its name; the name itself is free again
+CREATE UNIQUE INDEX automation_name_key ON automation_internal.automation (name) WHERE status <> 'dropped';
+COMMENT ON TABLE automation_internal.automation IS 'One row per automation; what it does is in automation_version.';
+
+CREATE TABLE automation_internal.automation_version (
+    id             integer     GENERATED ALWAYS AS IDENTITY CONSTRAINT automation_version_pkey PRIMARY KEY,
+    automation_id  integer     NOT NULL REFERENCES automation_internal.automation ON DELETE CASCADE,
+    version        integer     NOT NULL,
+    document       jsonb       NOT NULL,
+    search_path    text        NOT NULL,
+    created_by     oid         NOT NULL,
+    created_at     timestamptz NOT NULL,
+    CONSTRAINT automation_version_automation_id_version_key UNIQUE (automation_id, version)
+);
+COMMENT ON TABLE automation_internal.automation_version IS 'Immutable definitions. A run keeps the version it started with.';
+
+-- Every committed change of definitions adds a row, so two definers never wait for each other; a reader compares
+-- count and sum to know whether its cache is current in its own snapshot. The janitor folds old rows together.
+CREATE TABLE automation_internal.definition_change (
+    id bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT definition_change_pkey PRIMARY KEY
+);
+
+CREATE TABLE automation_internal.audit (
+    id          bigint      GENERATED ALWAYS AS IDENTITY CONSTRAINT audit_pkey PRIMARY KEY,
+    at          timestamptz NOT NULL,
+    role        name        NOT NULL,
+    action      text        NOT NULL,
+    automation  text,
+    details     jsonb       NOT NULL DEFAULT '{}'
+);
+COMMENT ON TABLE automation_internal.audit IS 'Who changed what about automations.';
+
+-- Work -------------------------------------------------------------------------------------------------------------
+
+CREATE TABLE automation_internal.dispatch (
+    owner          oid         NOT NULL,
+    id             bigint      NOT NULL,
+    run_id         bigint      NOT NULL,
+    event_id       bigint      NOT NULL,
+    event_at       timestamptz NOT NULL,
+    created_at     timestamptz NOT NULL,
+    ordering_key   bigint,
+    automation_id  integer     NOT NULL,
+    version_id     integer     NOT NULL,
+    trigger_no     smallint    NOT NULL,
+    attempt        smallint    NOT NULL DEFAULT 0,
+    reason         "char"      NOT NULL,
+    -- claims: one owner's rows in id order; the same index answers the look-up by id
+    CONSTRAINT dispatch_pkey PRIMARY KEY (owner, id),
+    -- the second wall against a double start
+    CONSTRAINT dispatch_event_id_automation_id_trigger_no_key UNIQUE (event_id, automation_id, trigger_no),
+    CONSTRAINT dispatch_reason_check CHECK (reason IN ('t', 'm'))
+);
+COMMENT ON TABLE automation_internal.dispatch IS 'The queue of stage 2. Only the router inserts, so the order of ids is the order of routing; reason t(rigger) or m(anual).';
+CREATE SEQUENCE automation_internal.dispatch_id_seq CACHE 1;
+
+-- Column order and types are known to src/store/history.rs, which forms the tuples itself: change both together.
+CREATE TABLE automation_internal.run_history (
+    id             bigint      NOT NULL,
+    event_id       bigint      NOT NULL,
+    event_at       timestamptz NOT NULL,
+    started_at     timestamptz NOT NULL,
+    ended_at       timestamptz NOT NULL,
+    owner          oid         NOT NULL,
+    automation_id  integer     NOT NULL,
+    version_id     integer     NOT NULL,
+    trigger_no     smallint    NOT NULL,
+    attempt        smallint    NOT NULL,
+    depth          smallint    NOT NULL,
+    status         text        NOT NULL,
+    kind           text,
+    entity_id      text,
+    key            text,
+    tenant         text,
+    ended_reason   text,
+    error          json,
+    steps          json,
+    CONSTRAINT run_history_status_check CHECK (status IN ('completed', 'failed', 'cancelled', 'skipped', 'hot'))
+) PARTITION BY RANGE (ended_at);
+COMMENT ON TABLE automation_internal.run_history IS 'Runs that ended, with their steps. Insert-only; retention drops partitions.';
+CREATE INDEX run_history_id_idx ON automation_internal.run_history (id);
+CREATE TABLE automation_internal.run_history_default PARTITION OF automation_internal.run_history DEFAULT;
+
+CREATE TABLE automation_internal.dead_letter (
+    id             bigint      GENERATED ALWAYS AS IDENTITY CONSTRAINT dead_letter_pkey PRIMARY KEY,
+    at             timestamptz NOT NULL,
+    run_id         bigint,
+    event_id       bigint,
+    automation_id  integer,
+    owner          oid,
+    reason         text        NOT NULL,
+    error          json
+);
+COMMENT ON TABLE automation_internal.dead_letter IS 'Work the engine gave up on, kept for a person to look at.';
+
+-- Counters: executors and the router add one small row per batch and automation; the janitor folds them together.
+-- Column order is known to src/store/stats.rs.
+CREATE TABLE automation_internal.stat (
+    automation_id  integer     NOT NULL,
+    trigger_no     smallint    NOT NULL,
+    matched        bigint      NOT NULL,
+    filtered       bigint      NOT NULL,
+    filter_errors  bigint      NOT NULL,
+    refused        bigint      NOT NULL,
+    entered        bigint      NOT NULL,
+    completed      bigint      NOT NULL,
+    failed         bigint      NOT NULL,
+    cancelled      bigint      NOT NULL,
+    skipped        bigint      NOT NULL,
+    run_time_us    bigint      NOT NULL,
+    at             timestamptz NOT NULL
+);
+COMMENT ON TABLE automation_internal.stat IS 'Counters per automation and trigger, insert-only between foldings.';
+
+CREATE TABLE automation_internal.log (
+    id             bigint      GENERATED ALWAYS AS IDENTITY CONSTRAINT log_pkey PRIMARY KEY,
+    at             timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+    level          text        NOT NULL,
+    code           text        NOT NULL,
+    automation_id  integer,
+    owner          oid,
+    run_id         bigint,
+    event_id       bigint,
+    message        text        NOT NULL,
+    detail         text,
+    CONSTRAINT log_level_check CHECK (level IN ('info', 'warning', 'error'))
+);
+COMMENT ON TABLE automation_internal.log IS 'What the engine has to say that belongs to no single run.';
+
+CREATE TABLE automation_internal.cancel_request (
+    run_id        bigint      NOT NULL CONSTRAINT cancel_request_pkey PRIMARY KEY,
+    requested_by  name        NOT NULL,
+    requested_at  timestamptz NOT NULL
+);
+COMMENT ON TABLE automation_internal.cancel_request IS 'Runs that were cancelled between start_run and their routing.';

@@ -1,0 +1,277 @@
+-- Public views: plural, newest first. Each shows a caller only what belongs to roles it is a member of; a superuser
+-- is a member of all.
+
+CREATE VIEW automation.automations WITH (security_barrier) AS
+SELECT a.name,
+       a.status,
+       a.version,
+       v.document ->> 'description' AS description,
+       (SELECT pg_catalog.string_agg(t.value ->> 'id', ', ' ORDER BY t.ordinality)
+          FROM pg_catalog.jsonb_array_elements(v.document -> 'triggers') WITH ORDINALITY AS t) AS triggers,
+       pg_catalog.jsonb_array_length(v.document -> 'steps') AS steps,
+       a.owner_name AS owner,
+       a.tenant,
+       a.disabled_by,
+       a.disable_details,
+       a.created_at,
+       a.updated_at,
+       a.activated_at,
+       a.paused_at
+  FROM automation_internal.automation AS a
+  JOIN automation_internal.automation_version AS v ON v.id = a.version_id
+ WHERE a.status <> 'dropped'
+   AND pg_catalog.pg_has_role(a.owner, 'USAGE')
+ ORDER BY a.name;
+COMMENT ON VIEW automation.automations IS 'Your automations, one row each.';
+COMMENT ON COLUMN automation.automations.name IS 'The name it was defined with.';
+COMMENT ON COLUMN automation.automations.status IS 'draft, active or paused. Only an active one starts runs.';
+COMMENT ON COLUMN automation.automations.version IS 'Counts the definitions; a run keeps the version it started with.';
+COMMENT ON COLUMN automation.automations.description IS 'What its author says it is for.';
+COMMENT ON COLUMN automation.automations.triggers IS 'Ids of its triggers.';
+COMMENT ON COLUMN automation.automations.steps IS 'How many steps it has.';
+COMMENT ON COLUMN automation.automations.owner IS 'The role whose rights its steps have.';
+COMMENT ON COLUMN automation.automations.tenant IS 'The tenant whose events it sees, NULL for all.';
+COMMENT ON COLUMN automation.automations.disabled_by IS 'Who paused it: a person (user) or the engine (system).';
+COMMENT ON COLUMN automation.automations.disable_details IS 'When and why it was paused.';
+COMMENT ON COLUMN automation.automations.created_at IS 'When it was first defined.';
+COMMENT ON COLUMN automation.automations.updated_at IS 'When its definition or status last changed.';
+COMMENT ON COLUMN automation.automations.activated_at IS 'When it was first activated.';
+COMMENT ON COLUMN automation.automations.paused_at IS 'When it was paused, if it is.';
+
+CREATE VIEW automation.runs WITH (security_barrier) AS
+SELECT r.id,
+       a.name AS automation,
+       v.version,
+       r.status,
+       r.key,
+       r.kind || ':' || r.entity_id AS entity,
+       NULL::text AS waiting_for,
+       r.started_at,
+       r.took,
+       r.steps,
+       CASE WHEN r.error IS NOT NULL
+            THEN COALESCE(r.error ->> 'sqlstate', '') || ': ' || (r.error ->> 'message') END AS error,
+       r.tenant,
+       CASE WHEN r.trigger_no < 0 THEN 'manual'
+            ELSE v.document -> 'triggers' -> r.trigger_no::integer ->> 'id' END AS trigger,
+       r.event_id,
+       NULL::bigint AS parent,
+       r.ended_at,
+       r.ended_reason,
+       r.attempt,
+       r.error ->> 'sqlstate' AS sqlstate,
+       r.error ->> 'message' AS message,
+       r.error ->> 'detail' AS detail,
+       r.error ->> 'hint' AS hint,
+       r.error ->> 'context' AS context
+  FROM (SELECT h.id, h.automation_id, h.version_id, h.trigger_no, h.event_id, h.status, h.key, h.kind, h.entity_id,
+               h.started_at, h.ended_at, h.ended_at - h.started_at AS took,
+               pg_catalog.json_array_length(COALESCE(h.steps, '[]')) AS steps, h.error, h.tenant, h.ended_reason,
+               h.attempt, h.owner
+          FROM automation_internal.run_history AS h
+        UNION ALL
+        SELECT d.run_id, d.automation_id, d.version_id, d.trigger_no, d.event_id, 'pending', NULL, e.kind, e.entity_id,
+               NULL, NULL, NULL, 0, NULL, e.tenant, NULL, d.attempt, d.owner
+          FROM automation_internal.dispatch AS d
+          LEFT JOIN automation_internal.event AS e ON e.id = d.event_id AND e.occurred_at = d.event_at) AS r
+  JOIN automation_internal.automation AS a ON a.id = r.automation_id
+  JOIN automation_internal.automation_version AS v ON v.id = r.version_id
+ WHERE pg_catalog.pg_has_role(r.owner, 'USAGE')
+ ORDER BY r.id DESC;
+COMMENT ON VIEW automation.runs IS 'Every run you may see, newest first: those waiting for an executor and those that ended.';
+COMMENT ON COLUMN automation.runs.id IS 'Number of the run, for timeline(id) and cancel_run(id).';
+COMMENT ON COLUMN automation.runs.automation IS 'Which automation.';
+COMMENT ON COLUMN automation.runs.version IS 'The version of the definition this run uses.';
+COMMENT ON COLUMN automation.runs.status IS 'pending, running, waiting, completed, failed, cancelled, skipped or hot.';
+COMMENT ON COLUMN automation.runs.key IS 'The value of the automation''s key expression.';
+COMMENT ON COLUMN automation.runs.entity IS 'kind:id of what changed.';
+COMMENT ON COLUMN automation.runs.waiting_for IS 'What a waiting run waits for.';
+COMMENT ON COLUMN automation.runs.started_at IS 'When an executor began it.';
+COMMENT ON COLUMN automation.runs.took IS 'From start to end.';
+COMMENT ON COLUMN automation.runs.steps IS 'How many steps were executed or skipped.';
+COMMENT ON COLUMN automation.runs.error IS 'SQLSTATE and message of what failed.';
+COMMENT ON COLUMN automation.runs.tenant IS 'Tenant of the event.';
+COMMENT ON COLUMN automation.runs.trigger IS 'Id of the trigger that fired, or manual.';
+COMMENT ON COLUMN automation.runs.event_id IS 'The event that started it, see automation.events.';
+COMMENT ON COLUMN automation.runs.parent IS 'The run that started this one.';
+COMMENT ON COLUMN automation.runs.ended_at IS 'When it ended.';
+COMMENT ON COLUMN automation.runs.ended_reason IS 'Why it ended as it did, for example step_failed.';
+COMMENT ON COLUMN automation.runs.attempt IS 'How often a server crash interrupted it.';
+COMMENT ON COLUMN automation.runs.sqlstate IS 'SQLSTATE of the error that failed it.';
+COMMENT ON COLUMN automation.runs.message IS 'Message of that error.';
+COMMENT ON COLUMN automation.runs.detail IS 'DETAIL of that error.';
+COMMENT ON COLUMN automation.runs.hint IS 'HINT of that error.';
+COMMENT ON COLUMN automation.runs.context IS 'CONTEXT of that error.';
+
+CREATE VIEW automation.run_steps WITH (security_barrier) AS
+SELECT h.id AS run_id,
+       s.ordinality::integer AS seq,
+       s.value ->> 'id' AS step,
+       s.value ->> 'kind' AS kind,
+       s.value ->> 'status' AS status,
+       COALESCE((s.value ->> 'attempt')::integer, 1) AS attempt,
+       h.started_at + ((s.value ->> 'at_us')::bigint * interval '1 microsecond') AS started_at,
+       (s.value ->> 'took_us')::bigint * interval '1 microsecond' AS took,
+       (s.value -> 'result')::jsonb AS result,
+       s.value -> 'error' ->> 'message' AS error
+  FROM automation_internal.run_history AS h
+ CROSS JOIN LATERAL pg_catalog.json_array_elements(h.steps) WITH ORDINALITY AS s
+ WHERE pg_catalog.pg_has_role(h.owner, 'USAGE')
+ ORDER BY h.id DESC, s.ordinality;
+COMMENT ON VIEW automation.run_steps IS 'The steps of each run in the order in which they were taken.';
+COMMENT ON COLUMN automation.run_steps.run_id IS 'The run.';
+COMMENT ON COLUMN automation.run_steps.seq IS 'Counts the steps taken, from 1.';
+COMMENT ON COLUMN automation.run_steps.step IS 'Id of the step in the definition.';
+COMMENT ON COLUMN automation.run_steps.kind IS 'What kind of step: sql, call, publish, notify.';
+COMMENT ON COLUMN automation.run_steps.status IS 'pending, executing, waiting, completed, failed or skipped.';
+COMMENT ON COLUMN automation.run_steps.attempt IS 'Which try this was.';
+COMMENT ON COLUMN automation.run_steps.started_at IS 'When it began.';
+COMMENT ON COLUMN automation.run_steps.took IS 'How long it took.';
+COMMENT ON COLUMN automation.run_steps.result IS 'What it gave back, as steps.<id> shows it to later steps.';
+COMMENT ON COLUMN automation.run_steps.error IS 'Message of the error that failed it.';
+
+CREATE VIEW automation.events WITH (security_barrier) AS
+SELECT e.id,
+       COALESCE(e.topic, e.kind || CASE e.op WHEN 'c' THEN '.created' WHEN 'u' THEN '.updated' WHEN 'd' THEN '.deleted'
+                                             WHEN 't' THEN '.truncated' END) AS topic,
+       e.kind,
+       e.entity_id,
+       CASE e.op WHEN 'c' THEN 'created' WHEN 'u' THEN 'updated' WHEN 'd' THEN 'deleted' WHEN 't' THEN 'truncated'
+                 WHEN 's' THEN 'started' ELSE 'emitted' END AS op,
+       e.changed,
+       CASE WHEN e.op = 'u' THEN e.next::jsonb || COALESCE(e.prev::jsonb, '{}') ELSE e.prev::jsonb END AS prev,
+       CASE WHEN e.op <> 's' THEN e.next::jsonb END AS next,
+       e.payload::jsonb AS payload,
+       e.actor,
+       pg_catalog.pg_get_userbyid(e.role) AS role,
+       e.cause_run,
+       e.depth,
+       e.tenant,
+       e.dedup_key,
+       e.truncated,
+       e.occurred_at,
+       e.xid
+  FROM automation_internal.event AS e
+ WHERE CASE WHEN e.relation IS NULL THEN pg_catalog.pg_has_role(e.role, 'USAGE')
+            ELSE COALESCE(pg_catalog.has_table_privilege(e.relation, 'SELECT'),
+                          pg_catalog.pg_has_role(e.role, 'USAGE')) END
+ ORDER BY e.id DESC;
+COMMENT ON VIEW automation.events IS 'What happened, newest first: changes of tables you may read and events your roles published.';
+COMMENT ON COLUMN automation.events.id IS 'Number of the event; rises in the order of a row''s versions.';
+COMMENT ON COLUMN automation.events.topic IS 'kind.created, kind.updated, kind.deleted, kind.truncated, or the topic it was published with.';
+COMMENT ON COLUMN automation.events.kind IS 'Kind of the entity that changed.';
+COMMENT ON COLUMN automation.events.entity_id IS 'Its key as text; a composite key as a JSON list.';
+COMMENT ON COLUMN automation.events.op IS 'created, updated, deleted, truncated, emitted or started.';
+COMMENT ON COLUMN automation.events.changed IS 'Names of the fields that differ.';
+COMMENT ON COLUMN automation.events.prev IS 'The entity before.';
+COMMENT ON COLUMN automation.events.next IS 'The entity after.';
+COMMENT ON COLUMN automation.events.payload IS 'What was published with it.';
+COMMENT ON COLUMN automation.events.actor IS 'automation_engine.actor of the writer, or its role; system:automation:<name> for a run''s own writes.';
+COMMENT ON COLUMN automation.events.role IS 'The role that wrote.';
+COMMENT ON COLUMN automation.events.cause_run IS 'The run that wrote, if one did.';
+COMMENT ON COLUMN automation.events.depth IS 'How many runs deep the chain of causes is.';
+COMMENT ON COLUMN automation.events.tenant IS 'The tenant it belongs to.';
+COMMENT ON COLUMN automation.events.dedup_key IS 'The key that emit() was given.';
+COMMENT ON COLUMN automation.events.truncated IS 'Values over the size limit were left out.';
+COMMENT ON COLUMN automation.events.occurred_at IS 'When the change was made; its transaction may have committed later.';
+COMMENT ON COLUMN automation.events.xid IS 'The transaction that wrote it.';
+
+CREATE VIEW automation.dispatches WITH (security_barrier) AS
+SELECT d.id,
+       d.run_id,
+       a.name AS automation,
+       CASE d.reason WHEN 't' THEN 'trigger' WHEN 'm' THEN 'manual' END AS reason,
+       d.event_id,
+       d.attempt,
+       d.created_at,
+       pg_catalog.pg_get_userbyid(d.owner) AS owner
+  FROM automation_internal.dispatch AS d
+  JOIN automation_internal.automation AS a ON a.id = d.automation_id
+ WHERE pg_catalog.pg_has_role(d.owner, 'USAGE')
+ ORDER BY d.id DESC;
+COMMENT ON VIEW automation.dispatches IS 'Work that is routed but not yet done.';
+COMMENT ON COLUMN automation.dispatches.id IS 'Place in the queue.';
+COMMENT ON COLUMN automation.dispatches.run_id IS 'The run it will start.';
+COMMENT ON COLUMN automation.dispatches.automation IS 'Of which automation.';
+COMMENT ON COLUMN automation.dispatches.reason IS 'trigger or manual.';
+COMMENT ON COLUMN automation.dispatches.event_id IS 'The event behind it.';
+COMMENT ON COLUMN automation.dispatches.attempt IS 'How often a server crash interrupted it.';
+COMMENT ON COLUMN automation.dispatches.created_at IS 'When it was routed.';
+COMMENT ON COLUMN automation.dispatches.owner IS 'The role that will run it.';
+
+CREATE VIEW automation.stat_automations WITH (security_barrier) AS
+SELECT a.name AS automation,
+       COALESCE(s.matched, 0) AS matched,
+       COALESCE(s.filtered, 0) AS filtered,
+       COALESCE(s.filter_errors, 0) AS filter_errors,
+       COALESCE(s.refused, 0) AS refused,
+       COALESCE(s.entered, 0) AS entered,
+       COALESCE(s.completed, 0) AS completed,
+       COALESCE(s.failed, 0) AS failed,
+       COALESCE(s.cancelled, 0) AS cancelled,
+       COALESCE(s.skipped, 0) AS skipped,
+       COALESCE(s.entered - s.completed - s.failed - s.cancelled - s.skipped, 0) AS active,
+       COALESCE(s.run_time_us, 0) * interval '1 microsecond' AS run_time,
+       s.at AS last_run_at
+  FROM automation_internal.automation AS a
+  LEFT JOIN (SELECT t.automation_id,
+                    pg_catalog.sum(t.matched)::bigint AS matched,
+                    pg_catalog.sum(t.filtered)::bigint AS filtered,
+                    pg_catalog.sum(t.filter_errors)::bigint AS filter_errors,
+                    pg_catalog.sum(t.refused)::bigint AS refused,
+                    pg_catalog.sum(t.entered)::bigint AS entered,
+                    pg_catalog.sum(t.completed)::bigint AS completed,
+                    pg_catalog.sum(t.failed)::bigint AS failed,
+                    pg_catalog.sum(t.cancelled)::bigint AS cancelled,
+                    pg_catalog.sum(t.skipped)::bigint AS skipped,
+                    pg_catalog.sum(t.run_time_us)::bigint AS run_time_us,
+                    pg_catalog.max(t.at) FILTER (WHERE t.entered > 0) AS at
+               FROM automation_internal.stat AS t
+              GROUP BY t.automation_id) AS s ON s.automation_id = a.id
+ WHERE a.status <> 'dropped'
+   AND pg_catalog.pg_has_role(a.owner, 'USAGE')
+ ORDER BY a.name;
+COMMENT ON VIEW automation.stat_automations IS 'Counters since each automation was defined.';
+COMMENT ON COLUMN automation.stat_automations.automation IS 'Which automation.';
+COMMENT ON COLUMN automation.stat_automations.matched IS 'Events that matched a trigger and its filter.';
+COMMENT ON COLUMN automation.stat_automations.filtered IS 'Events on a trigger''s topic that its filter refused.';
+COMMENT ON COLUMN automation.stat_automations.filter_errors IS 'Events whose filter could not be evaluated; they do not fire.';
+COMMENT ON COLUMN automation.stat_automations.refused IS 'Events refused because the chain of causes was too deep.';
+COMMENT ON COLUMN automation.stat_automations.entered IS 'Runs begun.';
+COMMENT ON COLUMN automation.stat_automations.completed IS 'Runs completed.';
+COMMENT ON COLUMN automation.stat_automations.failed IS 'Runs failed.';
+COMMENT ON COLUMN automation.stat_automations.cancelled IS 'Runs cancelled.';
+COMMENT ON COLUMN automation.stat_automations.skipped IS 'Runs whose condition said no, or whose automation was not active any more.';
+COMMENT ON COLUMN automation.stat_automations.active IS 'entered - completed - failed - cancelled - skipped.';
+COMMENT ON COLUMN automation.stat_automations.run_time IS 'Time spent in its runs.';
+COMMENT ON COLUMN automation.stat_automations.last_run_at IS 'When a run last ended.';
+
+CREATE VIEW automation.log WITH (security_barrier) AS
+SELECT l.at, l.level, l.code, a.name AS automation, l.run_id, l.event_id, l.message, l.detail
+  FROM automation_internal.log AS l
+  LEFT JOIN automation_internal.automation AS a ON a.id = l.automation_id
+ WHERE pg_catalog.pg_has_role(COALESCE(l.owner, 10), 'USAGE')
+ ORDER BY l.id DESC;
+COMMENT ON VIEW automation.log IS 'What the engine noticed, newest first.';
+COMMENT ON COLUMN automation.log.at IS 'When.';
+COMMENT ON COLUMN automation.log.level IS 'info, warning or error.';
+COMMENT ON COLUMN automation.log.code IS 'A short stable name for this kind of message.';
+COMMENT ON COLUMN automation.log.automation IS 'The automation concerned.';
+COMMENT ON COLUMN automation.log.run_id IS 'The run concerned.';
+COMMENT ON COLUMN automation.log.event_id IS 'The event concerned.';
+COMMENT ON COLUMN automation.log.message IS 'What happened.';
+COMMENT ON COLUMN automation.log.detail IS 'The facts.';
+
+CREATE VIEW automation.audit_log WITH (security_barrier) AS
+SELECT u.at, u.role, u.action, u.automation, u.details
+  FROM automation_internal.audit AS u
+ WHERE pg_catalog.pg_has_role(u.role, 'USAGE')
+    OR EXISTS (SELECT FROM automation_internal.automation AS a
+                WHERE a.name = u.automation AND pg_catalog.pg_has_role(a.owner, 'USAGE'))
+ ORDER BY u.id DESC;
+COMMENT ON VIEW automation.audit_log IS 'Who defined, activated, paused or dropped what, newest first.';
+COMMENT ON COLUMN automation.audit_log.at IS 'When.';
+COMMENT ON COLUMN automation.audit_log.role IS 'Who.';
+COMMENT ON COLUMN automation.audit_log.action IS 'What, for example automation.activated.';
+COMMENT ON COLUMN automation.audit_log.automation IS 'Which automation.';
+COMMENT ON COLUMN automation.audit_log.details IS 'Particulars, for example from, to and no_op.';

@@ -1,0 +1,166 @@
+#!/usr/bin/env bash
+# Every test layer, in order, one line each; see CONTRIBUTING.md for what each asks.
+#
+#   tests/run.sh                  all of them
+#   tests/run.sh core isolation   only these
+#
+# Full output: .dev/test-logs/<layer>.log. Ends with "N passed, N failed".
+# shellcheck source-path=SCRIPTDIR/../scripts
+source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
+ALL_LAYERS="lint core pgrx pg_regress isolation e2e readme"
+layers=${*:-$ALL_LAYERS}
+cd "$ROOT"
+scripts/setup.sh
+require_dev
+export PGRX_HOME=$DEV/pgrx
+logs=$DEV/test-logs
+mkdir -p "$logs"
+
+# ---- what the layers share ------------------------------------------------------------
+
+# The extension with failpoints, in release mode: one build for all layers with live servers.
+build_for_servers() { scripts/build.sh pg-e2e failpoints; }
+
+# A new cluster named after its layer, with the layer's own settings.
+start_cluster() { # NAME PREFIX [SETTING=VALUE | FILE.conf]...
+    scripts/cluster.sh destroy "$1"
+    scripts/cluster.sh start "$@" "shared_preload_libraries=$EXTENSION" fsync=off
+}
+
+# ---- the layers: each prints its output and fails if a test failed -----------------------
+
+layer_lint() {
+    local verdict=0
+    cargo fmt --all --check && echo "test rustfmt ... ok" || { verdict=1 && echo "test rustfmt ... FAILED"; }
+    cargo clippy --workspace --all-targets --features "pg$PG_MAJOR failpoints" -- -D warnings &&
+        echo "test clippy ... ok" || { verdict=1 && echo "test clippy ... FAILED"; }
+    return $verdict
+}
+
+layer_core() { cargo test -p automation_core; }
+
+layer_pgrx() {
+    local data verdict=0 options=()
+    data=$(mktemp -d /tmp/ae-pgrx.XXXXXX) # also the socket's directory, so short
+    if is_root; then
+        chown postgres: "$data"
+        options=(--runas postgres)
+    fi
+    pgrx test "pg$PG_MAJOR" --pgdata "$data" "${options[@]}" || verdict=1
+    rm -rf "$data"
+    return $verdict
+}
+
+layer_pg_regress() {
+    local dir=tests/pg_regress names=() options=() verdict=0
+    build_for_servers
+    start_cluster pg_regress pg-e2e $dir/server.conf
+    # setup.sql, if there, creates the extension; it must come first.
+    if [ -e $dir/sql/setup.sql ]; then names=(setup); else options=(--load-extension="$EXTENSION"); fi
+    while read -r name; do names+=("$name"); done < <(test_names $dir/sql sql | grep -vx setup)
+    regress "$(prefix_lib pg-e2e)/pgxs/src/test/regress/pg_regress" pg_regress $dir \
+        --dlpath="$(prefix_lib pg-e2e)" "${options[@]}" "${names[@]}" || verdict=1
+    scripts/cluster.sh stop pg_regress
+    return $verdict
+}
+
+layer_isolation() {
+    local dir=tests/isolation names=() verdict=0
+    build_for_servers
+    start_cluster isolation pg-e2e $dir/server.conf
+    while read -r name; do names+=("$name"); done < <(test_names $dir/specs spec)
+    regress "$(prefix_lib pg-e2e)/pgxs/src/test/isolation/pg_isolation_regress" isolation $dir \
+        --load-extension="$EXTENSION" "${names[@]}" || verdict=1
+    tests/isolation/broken_twins.sh "$(scripts/cluster.sh dsn isolation)" || verdict=1
+    scripts/cluster.sh stop isolation
+    return $verdict
+}
+
+layer_e2e() {
+    build_for_servers
+    # Two cores: more servers at once only make each other slow.
+    with_e2e_servers cargo test -p e2e -- --test-threads="${AE_TEST_THREADS:-2}"
+}
+
+layer_chaos() {
+    build_for_servers
+    with_e2e_servers cargo test -p e2e --test chaos -- --nocapture
+}
+
+layer_readme() {
+    local dsn verdict=0
+    scripts/build.sh pg
+    start_cluster readme pg "$EXTENSION.allow_superuser_automations=on" max_worker_processes=32
+    dsn=$(scripts/cluster.sh dsn readme)
+    scripts/cluster.sh psql readme -q -c "CREATE DATABASE tour"
+    scripts/readme.sh check "${dsn/dbname=postgres/dbname=tour}" || verdict=1
+    scripts/cluster.sh stop readme
+    return $verdict
+}
+
+# ---- runners --------------------------------------------------------------------------
+
+test_names() { find "$1" -maxdepth 1 -name "*.$2" -printf '%f\n' | sed "s/\.$2$//" | LC_ALL=C sort; }
+
+# pg_regress or pg_isolation_regress on a running cluster. Results stay for tests/accept.sh.
+regress() { # PROGRAM CLUSTER DIRECTORY [ARGUMENT]...
+    local program=$1 cluster=$2 dir=$3 out=$DEV/results/$2 dsn
+    shift 3
+    rm -rf "$out"
+    mkdir -p "$out"
+    dsn=$(scripts/cluster.sh dsn "$cluster")
+    PGHOST=$(sed -E 's/.*host=([^ ]*).*/\1/' <<<"$dsn") PGPORT=$(sed -E 's/.*port=([^ ]*).*/\1/' <<<"$dsn") \
+        PGUSER=postgres "$program" --bindir="$(prefix_bin pg-e2e)" --inputdir="$dir" --outputdir="$out" \
+        --dbname=regression "$@" || { cat "$out/regression.diffs" 2>/dev/null && return 1; }
+}
+
+# Runs a command with a place for the servers it starts, and stops those it left behind.
+with_e2e_servers() {
+    local verdict=0 dir
+    dir=$(mktemp -d /tmp/ae-e2e.XXXXXX)
+    chmod 755 "$dir"
+    AE_PG_BIN=$(prefix_bin pg-e2e) AE_E2E_DIR=$dir AE_LOG_DIR=$logs "$@" || verdict=1
+    for pidfile in "$dir"/*/*/postmaster.pid; do
+        [ ! -e "$pidfile" ] || kill -QUIT "$(head -n 1 "$pidfile")" 2>/dev/null || true
+    done
+    rm -rf "$dir"
+    return $verdict
+}
+
+# Adds up cargo's "test result" lines and pg_regress's "test x ... ok" lines. Sets passed, failed.
+count() {
+    read -r passed failed < <(awk '
+        /^test result: /            { passed += $4; failed += $6; next }
+        /^test .+ \.\.\. +ok/       { if (!seen[$0]++) ok++ }
+        /^test .+ \.\.\. +FAILED/   { if (!seen[$0]++) bad++ }
+        END { if (passed + failed == 0) { passed = ok; failed = bad } print passed + 0, failed + 0 }' "$1")
+}
+
+# ---- main -----------------------------------------------------------------------------
+
+total_passed=0
+total_failed=0
+for layer in $layers; do
+    declare -F "layer_$layer" >/dev/null || die "there is no layer $layer" "Layers: $ALL_LAYERS chaos"
+    log=$logs/$layer.log
+    printf '%-12s' "$layer"
+    began=$SECONDS
+    verdict=0
+    ("layer_$layer") >"$log" 2>&1 || verdict=1
+    count "$log"
+    # It may have failed before or beside its tests, or found none to run.
+    if [ $verdict -ne 0 ] && [ "$failed" -eq 0 ]; then failed=1; fi
+    if [ $((passed + failed)) -eq 0 ]; then
+        failed=1
+        echo "no test ran" >>"$log"
+    fi
+    printf '%6d passed, %4d failed  %5d s\n' "$passed" "$failed" $((SECONDS - began))
+    if [ "$failed" -ne 0 ]; then
+        printf -- '---- the end of %s\n' "$log"
+        tail -n 40 "$log" | sed 's/^/    /'
+    fi
+    total_passed=$((total_passed + passed))
+    total_failed=$((total_failed + failed))
+done
+echo "$total_passed passed, $total_failed failed"
+[ "$total_failed" -eq 0 ]

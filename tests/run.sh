@@ -120,10 +120,12 @@ with_e2e_servers() {
     dir=$(mktemp -d /tmp/ae-e2e.XXXXXX)
     chmod 755 "$dir"
     AE_PG_BIN=$(prefix_bin pg-e2e) AE_E2E_DIR=$dir AE_LOG_DIR=$logs "$@" || verdict=1
-    for pidfile in "$dir"/*/*/postmaster.pid; do
-        [ ! -e "$pidfile" ] || kill -QUIT "$(head -n 1 "$pidfile")" 2>/dev/null || true
+    local data pid
+    for data in "$dir"/*/data; do
+        pid=$(head -n 1 "$data/postmaster.pid" 2>/dev/null) || continue
+        if [ "$(readlink "/proc/$pid/cwd")" = "$data" ]; then kill -QUIT "$pid" || true; fi
     done
-    rm -rf "$dir"
+    rm -rf "$dir" 2>/dev/null || { sleep 2 && rm -rf "$dir"; } # a server may still be going
     return $verdict
 }
 

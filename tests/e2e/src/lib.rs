@@ -1,1 +1,16 @@
-//! End-to-end tests: a real cluster, real workers.
+//! End-to-end tests: a real server, real workers, committed work.
+//!
+//! [`Cluster`] is a server of its own that can be stopped, crashed, reloaded and copied;
+//! [`Database`] is one database on it, asked in SQL. Tests wait for facts with
+//! [`Database::wait_until`], never for the clock.
+//!
+//! The server comes from `AE_PG_BIN`, or `.dev/pg-e2e` if that is unset; `make test` makes it.
+//! As root it runs as user `postgres`, otherwise as the caller.
+
+mod cluster;
+mod database;
+mod process;
+
+pub use cluster::{Cluster, ClusterBuilder, Shutdown};
+pub use database::{Database, SqlError, Worker};
+pub use process::{Signal, is_alive, kill};

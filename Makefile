@@ -10,7 +10,7 @@ up:  ## install what is missing, build, start a private server, run the README's
 	@scripts/up.sh
 
 psql:  ## open psql on the private server, database demo
-	@scripts/cluster.sh psql dev -d demo
+	@scripts/cluster.sh psql dev demo
 
 down:  ## stop the private server; its data stay
 	@scripts/cluster.sh stop dev

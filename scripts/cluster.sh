@@ -5,7 +5,7 @@
 #   cluster.sh start NAME PREFIX [SETTING=VALUE | FILE.conf]...   makes it if missing
 #   cluster.sh stop NAME        cluster.sh destroy NAME
 #   cluster.sh dsn NAME [DATABASE]     connection string of its superuser
-#   cluster.sh psql NAME [ARGUMENT]...
+#   cluster.sh psql NAME DATABASE [ARGUMENT]...
 #   cluster.sh log NAME         path of the server's log
 #
 # 'start' restarts a running server if its settings or the installed extension changed.
@@ -117,7 +117,7 @@ case $command in
         rm -rf "$dir"
         ;;
     dsn) dsn "$@" ;;
-    psql) exec "$(bin)/psql" -X "$(dsn)" "$@" ;;
+    psql) exec "$(bin)/psql" "$(dsn "${1:?which database?}")" "${@:2}" ;;
     log) echo "$dir/log" ;;
     *) die "unknown command $command" ;;
 esac

@@ -5,12 +5,8 @@
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 require_dev
 for layer in pg_regress isolation; do
-    results=$DEV/results/$layer
-    [ ! -d "$results/results" ] || results=$results/results # where pg_regress puts them
-    for file in "$results"/*.out; do
-        [ -e "$file" ] || continue
-        [ "$(basename "$file")" != regression.out ] || continue
-        cp "$file" "$ROOT/tests/$layer/expected/"
+    for file in "$DEV/results/$layer/results"/*.out; do
+        if [ -e "$file" ]; then cp "$file" "$ROOT/tests/$layer/expected/"; fi
     done
 done
 git -C "$ROOT" status --short tests

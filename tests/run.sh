@@ -12,7 +12,7 @@ layers=${*:-$ALL_LAYERS}
 cd "$ROOT"
 scripts/setup.sh
 require_dev
-export PGRX_HOME=$DEV/pgrx
+export PGRX_HOME=$DEV/pgrx CARGO_TERM_COLOR=never NO_COLOR=1
 logs=$DEV/test-logs
 mkdir -p "$logs"
 
@@ -92,7 +92,7 @@ layer_readme() {
     scripts/build.sh pg
     start_cluster readme pg "$EXTENSION.allow_superuser_automations=on" max_worker_processes=32
     dsn=$(scripts/cluster.sh dsn readme)
-    scripts/cluster.sh psql readme -q -c "CREATE DATABASE tour"
+    scripts/cluster.sh psql readme postgres -X -q -c "CREATE DATABASE tour"
     scripts/readme.sh check "${dsn/dbname=postgres/dbname=tour}" || verdict=1
     scripts/cluster.sh stop readme
     return $verdict
@@ -104,10 +104,14 @@ test_names() { find "$1" -maxdepth 1 -name "*.$2" -printf '%f\n' | sed "s/\.$2$/
 
 # pg_regress or pg_isolation_regress on a running cluster. Results stay for tests/accept.sh.
 regress() { # PROGRAM CLUSTER DIRECTORY [ARGUMENT]...
-    local program=$1 cluster=$2 dir=$3 out=$DEV/results/$2 dsn
-    shift 3
+    local program=$1 cluster=$2 dir=$DEV/results/$2/input out=$DEV/results/$2 dsn
     rm -rf "$out"
     mkdir -p "$out"
+    # A copy, in which a new test has an empty expectation: without one the run would stop there.
+    cp -r "$3" "$dir"
+    mkdir -p "$dir/expected"
+    shift 3
+    for name in "$@"; do [[ $name == -* ]] || touch "$dir/expected/$name.out"; done
     dsn=$(scripts/cluster.sh dsn "$cluster")
     PGHOST=$(sed -E 's/.*host=([^ ]*).*/\1/' <<<"$dsn") PGPORT=$(sed -E 's/.*port=([^ ]*).*/\1/' <<<"$dsn") \
         PGUSER=postgres "$program" --bindir="$(prefix_bin pg-e2e)" --inputdir="$dir" --outputdir="$out" \

@@ -23,7 +23,7 @@ pub enum Worker {
 }
 
 impl Worker {
-    fn backend_type(self) -> &'static str {
+    pub(crate) fn backend_type(self) -> &'static str {
         match self {
             Worker::Conductor => "automation_engine conductor",
             Worker::Executor => "automation_engine executor",

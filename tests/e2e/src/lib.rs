@@ -7,10 +7,13 @@
 //! The server comes from `AE_PG_BIN`, or `.dev/pg-e2e` if that is unset; `make test` makes it.
 //! As root it runs as user `postgres`, otherwise as the caller.
 
+mod background;
 mod cluster;
 mod database;
 mod process;
+mod shop;
 
+pub use background::in_background;
 pub use cluster::{Cluster, ClusterBuilder, Shutdown};
 pub use database::{Database, SqlError, Worker};
 pub use process::{Signal, is_alive, kill};

@@ -1,0 +1,39 @@
+//! The README's table of settings is the server's.
+
+use std::fs;
+use std::path::Path;
+
+use e2e::Cluster;
+
+/// Rows `| \`name\` | \`default\` | ...` of the README.
+fn documented() -> Vec<(String, String)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = fs::read_to_string(path).expect("the README");
+    let rows = readme.lines().filter(|line| line.starts_with("| `automation_engine."));
+    rows.map(|row| {
+        let mut cells = row.split('|').skip(1).map(|cell| cell.trim().trim_matches('`').to_owned());
+        (cells.next().expect("a name"), cells.next().expect("a default"))
+    })
+    .collect()
+}
+
+#[test]
+fn the_readme_lists_every_setting_with_its_default() {
+    // Without the tests' own values, so that what is shown is the default.
+    let cluster = Cluster::build().without_library().start();
+    let db = cluster.empty_database("settings");
+    db.execute("CREATE EXTENSION automation_engine");
+    // The library, and with it the settings, is loaded by the first call.
+    db.execute("LOAD 'automation_engine'");
+    let actual: Vec<(String, String)> = db
+        .rows(
+            "SELECT name, current_setting(name) FROM pg_settings
+              WHERE name LIKE 'automation\\_engine.%' AND name <> 'automation_engine.failpoint' ORDER BY name",
+        )
+        .into_iter()
+        .map(|row| (row[0].clone().unwrap_or_default(), row[1].clone().unwrap_or_default()))
+        .collect();
+    let mut documented = documented();
+    documented.sort();
+    assert_eq!(documented, actual);
+}

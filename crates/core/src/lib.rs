@@ -3,3 +3,11 @@
 //! Everything here is a pure function of its arguments: no pgrx, no I/O, no clock, no unsafe code. The extension
 //! reads rows and the time, asks this crate what to do, and performs the answer.
 #![forbid(unsafe_code)]
+
+pub mod condition;
+pub mod expr;
+pub mod suggest;
+pub mod template;
+pub mod topic;
+pub mod value;
+pub mod zone;

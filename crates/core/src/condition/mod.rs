@@ -1,0 +1,232 @@
+//! Conditions: one type for every way to write one, so that there is one analyser.
+//!
+//! A condition is an expression, a JSON-Pointer filter on the payload, or a structured object (`and`, `or`, `not`,
+//! `state`, `numeric_state`, `time`, `trigger`). A list is an `and`. All are evaluated on the state now.
+
+mod explain;
+mod fields;
+mod pointer;
+mod structured;
+mod time_window;
+
+pub use explain::Refusal;
+pub use pointer::{Operator, PointerFilter};
+pub use structured::{NumericState, StateIs};
+pub use time_window::TimeWindow;
+
+use crate::expr::{Budget, Expr, ExprError, ExprErrorKind, References, Scope};
+use crate::value::Value;
+use fields::Fields;
+use std::collections::BTreeSet;
+
+/// Deepest nesting of structured conditions.
+const MAX_DEPTH: usize = 32;
+
+/// A condition.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Condition {
+    /// Always the same.
+    Constant(bool),
+    /// An expression.
+    Expr(Expr),
+    /// A JSON-Pointer filter on the payload.
+    Pointer(PointerFilter),
+    /// All hold; none is true.
+    And(Vec<Condition>),
+    /// At least one holds.
+    Or(Vec<Condition>),
+    /// None holds.
+    Not(Vec<Condition>),
+    /// Entities are in a state.
+    State(StateIs),
+    /// A number lies inside bounds.
+    Numeric(NumericState),
+    /// The time of day and the weekday.
+    Time(TimeWindow),
+    /// The run was started by one of these triggers.
+    Trigger(Vec<String>),
+}
+
+impl Condition {
+    /// Parses an expression; one wrapped in `{{ }}` is accepted too, and so is the text of a JSON condition.
+    pub fn parse_text(text: &str) -> Result<Condition, ExprError> {
+        let trimmed = text.trim();
+        let lead = text.len() - text.trim_start().len();
+        if trimmed.starts_with("{{") {
+            let (expr, start, after) = crate::template::placeholder(trimmed, 0).map_err(|e| e.shifted(lead))?;
+            if after == trimmed.len() {
+                return Ok(Condition::Expr(expr));
+            }
+            return Err(ExprError::new(
+                ExprErrorKind::Syntax,
+                lead + after..text.len(),
+                "text after \"}}\" in a condition",
+            )
+            .with_hint("Write the condition as one expression.")
+            .with_detail(format!("The expression is \"{}\".", trimmed[start..after - 2].trim())));
+        }
+        if trimmed.starts_with(['{', '['])
+            && let Ok(document) = serde_json::from_str(trimmed)
+        {
+            return Condition::from_json(&document);
+        }
+        Expr::parse(text).map(Condition::Expr)
+    }
+
+    /// Takes a string (an expression), an object (a filter or structured), a list (all of them) or a boolean.
+    pub fn from_json(document: &serde_json::Value) -> Result<Condition, ExprError> {
+        Condition::at_depth(document, 0)
+    }
+
+    fn at_depth(document: &serde_json::Value, depth: usize) -> Result<Condition, ExprError> {
+        use serde_json::Value as Json;
+        if depth > MAX_DEPTH {
+            return Err(ExprError::new(ExprErrorKind::TooComplex, 0..0, "condition is too complex")
+                .with_detail(format!("It nests more than {MAX_DEPTH} levels.")));
+        }
+        match document {
+            Json::Bool(b) => Ok(Condition::Constant(*b)),
+            Json::String(text) => Condition::parse_text(text),
+            Json::Array(items) => Ok(Condition::And(each(items, depth)?)),
+            Json::Object(map) if map.get("enabled") == Some(&Json::Bool(false)) => Ok(Condition::Constant(true)),
+            Json::Object(map) if map.keys().all(|key| key.is_empty() || key.starts_with('/')) => {
+                Ok(Condition::Pointer(PointerFilter::parse(document)?))
+            }
+            Json::Object(_) => Condition::structured(document, depth),
+            other => Err(invalid(format!("a condition cannot be {}", fields::name(other)))
+                .with_hint("Write an expression as a string, an object, or a list of conditions.")),
+        }
+    }
+
+    fn structured(document: &serde_json::Value, depth: usize) -> Result<Condition, ExprError> {
+        const FORMS: [&str; 10] =
+            ["and", "or", "not", "state", "numeric_state", "time", "trigger", "match", "changed", "expression"];
+        let mut outer = Fields::new("condition", document)?;
+        outer.ignore("enabled");
+        outer.ignore("alias");
+        let Some((form, body)) = outer.only_one(&FORMS)? else { return Ok(Condition::Constant(true)) };
+        Ok(match form {
+            "and" => Condition::And(several(body, depth)?),
+            "or" => Condition::Or(several(body, depth)?),
+            "not" => Condition::Not(several(body, depth)?),
+            "state" => Condition::State(StateIs::parse(body)?),
+            "numeric_state" => Condition::Numeric(NumericState::parse(body)?),
+            "time" => Condition::Time(TimeWindow::parse(body)?),
+            "trigger" => Condition::Trigger(structured::trigger_ids(body)?),
+            "match" => Condition::Pointer(PointerFilter::parse(body)?),
+            "changed" => structured::changed(body)?,
+            _ => Condition::parse_text(body.as_str().ok_or_else(|| invalid("field \"expression\" is not a string"))?)?,
+        })
+    }
+
+    /// Whether it holds. A result that is not a boolean is a type mismatch; null counts as false.
+    pub fn holds(&self, scope: &dyn Scope, budget: &mut Budget) -> Result<bool, ExprError> {
+        match self {
+            Condition::Constant(b) => Ok(*b),
+            Condition::Expr(expr) => expr.holds(scope, budget),
+            Condition::Pointer(filter) => {
+                budget.charge_steps(filter.clauses().len(), &(0..0))?;
+                Ok(filter.matches(crate::expr::root_of(scope, "payload")))
+            }
+            Condition::And(all) => {
+                for condition in all {
+                    if !condition.holds(scope, budget)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            Condition::Or(any) => Condition::any_holds(any, scope, budget),
+            Condition::Not(none) => Ok(!Condition::any_holds(none, scope, budget)?),
+            Condition::State(state) => state.holds(scope, budget),
+            Condition::Numeric(numeric) => numeric.holds(scope, budget),
+            Condition::Time(window) => Ok(window.contains(scope.now())),
+            Condition::Trigger(ids) => {
+                let id = scope.root("trigger").and_then(|t| t.get("id")).and_then(Value::to_text);
+                Ok(id.is_some_and(|id| ids.contains(&id)))
+            }
+        }
+    }
+
+    fn any_holds(any: &[Condition], scope: &dyn Scope, budget: &mut Budget) -> Result<bool, ExprError> {
+        for condition in any {
+            if condition.holds(scope, budget)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The entities it reads.
+    pub fn references(&self) -> References {
+        let mut all = References::default();
+        self.each_expr(&mut |expr| all.extend(expr.references()));
+        self.each(&mut |condition| match condition {
+            Condition::State(state) => state.add_references(&mut all),
+            Condition::Time(_) => all.clock = true,
+            _ => {}
+        });
+        all
+    }
+
+    /// The roots it uses.
+    pub fn roots(&self) -> BTreeSet<String> {
+        let mut all = BTreeSet::new();
+        self.each_expr(&mut |expr| all.extend(expr.roots()));
+        self.each(&mut |condition| {
+            let root = match condition {
+                Condition::Pointer(_) => "payload",
+                Condition::State(_) => "state",
+                Condition::Trigger(_) => "trigger",
+                _ => return,
+            };
+            all.insert(root.to_owned());
+        });
+        all
+    }
+
+    /// Whether nothing but the event decides it: no state, no clock, no variables.
+    pub fn is_pure_event(&self) -> bool {
+        let mut pure = true;
+        self.each_expr(&mut |expr| pure = pure && expr.is_pure_event());
+        self.each(&mut |condition| {
+            pure = pure && !matches!(condition, Condition::State(_) | Condition::Time(_));
+        });
+        pure
+    }
+
+    /// Visits this condition and all inside it.
+    pub fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a Condition)) {
+        visit(self);
+        if let Condition::And(parts) | Condition::Or(parts) | Condition::Not(parts) = self {
+            parts.iter().for_each(|part| part.each(visit));
+        }
+    }
+
+    /// Visits every expression inside.
+    pub fn each_expr<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+        self.each(&mut |condition| match condition {
+            Condition::Expr(expr) => visit(expr),
+            Condition::State(state) => state.each_expr(visit),
+            Condition::Numeric(numeric) => numeric.each_expr(visit),
+            _ => {}
+        });
+    }
+}
+
+fn each(items: &[serde_json::Value], depth: usize) -> Result<Vec<Condition>, ExprError> {
+    items.iter().map(|item| Condition::at_depth(item, depth + 1)).collect()
+}
+
+/// The body of `and`, `or` and `not`: a list, or a single condition.
+fn several(body: &serde_json::Value, depth: usize) -> Result<Vec<Condition>, ExprError> {
+    match body {
+        serde_json::Value::Array(items) => each(items, depth),
+        other => Ok(vec![Condition::at_depth(other, depth + 1)?]),
+    }
+}
+
+/// A malformed field.
+pub(crate) fn invalid(message: impl Into<String>) -> ExprError {
+    ExprError::new(ExprErrorKind::InvalidField, 0..0, message)
+}

@@ -1,0 +1,295 @@
+//! An automation as its author wrote it: one JSON document, checked field by field.
+//!
+//! The document is what is stored, compared and given back; [`crate::program`] turns it into something that runs.
+
+use crate::expr::{ExprError, ExprErrorKind};
+use crate::suggest::nearest;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+
+/// Most characters an id or name may have.
+pub const MAX_NAME: usize = 64;
+/// Most steps or triggers one automation may have.
+pub const MAX_PARTS: usize = 1000;
+
+/// A problem in a document: where, in whose text, and what.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    /// Path into the document, e.g. `steps[0].sql`.
+    pub path: String,
+    /// The same place in words, e.g. `sql of step "charge"`.
+    pub place: String,
+    /// The user's text that `error.span` points into, if the problem is inside one.
+    pub text: Option<String>,
+    /// What is wrong.
+    pub error: ExprError,
+}
+
+impl Problem {
+    /// A problem with the document's shape rather than with a text inside it.
+    pub fn shape(path: impl Into<String>, place: impl Into<String>, message: impl Into<String>) -> Problem {
+        Problem {
+            path: path.into(),
+            place: place.into(),
+            text: None,
+            error: ExprError::new(ExprErrorKind::InvalidValue, 0..0, message),
+        }
+    }
+
+    fn hint(mut self, hint: impl Into<String>) -> Problem {
+        self.error = self.error.with_hint(hint);
+        self
+    }
+}
+
+/// What starts a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum On {
+    /// An entity came into being.
+    Created,
+    /// An entity changed.
+    Updated,
+    /// An entity is gone.
+    Deleted,
+    /// Any of the three.
+    Changed,
+    /// An event on a topic.
+    Event,
+    /// Only by hand or by another automation.
+    Call,
+}
+
+/// A trigger of the document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TriggerDef {
+    /// Name of the trigger within the automation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// What it fires on.
+    pub on: On,
+    /// Kind of entity, for changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// For updates: fire only if one of these changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<Vec<String>>,
+    /// Topic or pattern, for events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
+    /// Condition over the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<Json>,
+}
+
+/// What a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepKind {
+    /// Runs SQL as the owner.
+    Sql,
+    /// Calls a function that takes and returns jsonb.
+    Call,
+    /// Publishes an event.
+    Publish,
+    /// Sends a NOTIFY.
+    Notify,
+}
+
+impl StepKind {
+    /// The name under which documents and views know it.
+    pub fn name(self) -> &'static str {
+        match self {
+            StepKind::Sql => "sql",
+            StepKind::Call => "call",
+            StepKind::Publish => "publish",
+            StepKind::Notify => "notify",
+        }
+    }
+
+    fn fields(self) -> (&'static [&'static str], &'static [&'static str]) {
+        match self {
+            StepKind::Sql => (&["sql"], &[]),
+            StepKind::Call => (&["function"], &["args"]),
+            StepKind::Publish => (&["topic"], &["payload"]),
+            StepKind::Notify => (&["channel"], &["payload"]),
+        }
+    }
+}
+
+/// A step of the document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepDef {
+    /// Name of the step within the automation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// What it does.
+    #[serde(rename = "do")]
+    pub kind: StepKind,
+    /// Statement of a `sql` step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sql: Option<String>,
+    /// Function of a `call` step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// Argument of a `call` step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args: Option<Json>,
+    /// Topic of a `publish` step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
+    /// Channel of a `notify` step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
+    /// What a `publish` or `notify` step sends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Json>,
+    /// The step is skipped unless this holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<Json>,
+    /// The run goes on though the step failed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub continue_on_error: bool,
+    /// How long it may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<String>,
+    /// False leaves the step out.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub enabled: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Whose runs start in the order of their events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ordering {
+    /// Those of one entity.
+    #[default]
+    Entity,
+    /// Those of one tenant.
+    Tenant,
+    /// No order.
+    None,
+}
+
+/// A whole automation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Document {
+    /// Unique name.
+    pub name: String,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// What starts it.
+    pub triggers: Vec<TriggerDef>,
+    /// Checked before each run, on the state of that moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<Json>,
+    /// Expression that names what a run is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// What it does.
+    pub steps: Vec<StepDef>,
+    /// Whose runs start in order.
+    #[serde(default)]
+    pub ordering: Ordering,
+    /// Only events of this tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+}
+
+const FIELDS: &[&str] = &["name", "description", "trigger", "triggers", "condition", "key", "steps", "ordering", "tenant"];
+const TRIGGER_FIELDS: &[&str] = &["id", "on", "kind", "columns", "topic", "filter"];
+const STEP_FIELDS: &[&str] = &[
+    "id", "do", "sql", "function", "args", "topic", "channel", "payload", "condition", "continue_on_error",
+    "allow_failure", "timeout", "enabled",
+];
+
+/// Reads a document and fills in what it leaves open: ids, lists, aliases. All problems of shape are returned, not
+/// only the first.
+pub fn read(document: &Json) -> Result<Document, Vec<Problem>> {
+    let Json::Object(fields) = document else {
+        return Err(vec![Problem::shape("", "document", "a definition must be a JSON object")]);
+    };
+    let mut problems = Vec::new();
+    let mut fields = fields.clone();
+    fields.retain(|_, value| !value.is_null());
+    unknown_fields(&fields, FIELDS, "", "definition", &mut problems);
+    if let Some(one) = fields.remove("trigger") {
+        if fields.contains_key("triggers") {
+            problems.push(Problem::shape("trigger", "definition", "give either \"trigger\" or \"triggers\", not both"));
+        }
+        fields.insert("triggers".into(), Json::Array(vec![one]));
+    }
+    let name = match fields.get("name") {
+        Some(Json::String(name)) => name.clone(),
+        _ => {
+            problems.push(Problem::shape("name", "definition", "a definition needs a \"name\""));
+            String::new()
+        }
+    };
+    check_name(&name, "name", "automation", &mut problems);
+    let triggers = parts::<TriggerDef>(&mut fields, "triggers", "trigger", TRIGGER_FIELDS, &mut problems);
+    let steps = parts::<StepDef>(&mut fields, "steps", "step", STEP_FIELDS, &mut problems);
+    let rest = ["name", "triggers", "steps"].iter().fold(fields, |mut fields, field| {
+        fields.remove(*field);
+        fields
+    });
+    let mut document = Document {
+        name,
+        description: None,
+        triggers,
+        condition: None,
+        key: None,
+        steps,
+        ordering: Ordering::default(),
+        tenant: None,
+    };
+    options(&mut document, rest, &mut problems);
+    name_parts(&mut document, &mut problems);
+    if problems.is_empty() { Ok(document) } else { Err(problems) }
+}
+
+fn options(document: &mut Document, rest: Map<String, Json>, problems: &mut Vec<Problem>) {
+    let mut text = |field: &str, value: Json| match value {
+        Json::String(text) => Some(text),
+        _ => {
+            problems.push(Problem::shape(field, "definition", format!("\"{field}\" must be a text")));
+            None
+        }
+    };
+    for (field, value) in rest {
+        match field.as_str() {
+            "description" => document.description = text(&field, value),
+            "key" => document.key = text(&field, value),
+            "tenant" => document.tenant = text(&field, value),
+            "condition" => document.condition = Some(value),
+            "ordering" => {
+                if let Some(ordering) = text(&field, value) {
+                    match ordering.as_str() {
+                        "entity" => document.ordering = Ordering::Entity,
+                        "tenant" => document.ordering = Ordering::Tenant,
+                        "none" => document.ordering = Ordering::None,
+                        other => problems.push(
+                            Problem::shape("ordering", "definition", format!("invalid ordering \"{other}\""))
+                                .hint("Use entity, tenant or none."),
+                        ),
+                    }
+                    text = |_: &str, _: Json| None;
+                    let _ = &mut text;
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The built-in functions: one table that the parser, the checker, the evaluator and the reference page share.
+
+mod collection;
+mod general;
+mod number;
+mod text;
+mod time;
+
+use super::error::{ExprError, ExprErrorKind};
+use super::ops::Fault;
+use super::scope::Budget;
+use super::types::Type;
+use crate::suggest::nearest;
+use crate::value::{Timestamp, Value};
+use std::ops::Range;
+
+/// Whether a function always answers the same for the same arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purity {
+    /// The same arguments give the same answer.
+    Pure,
+    /// The answer also depends on the current time.
+    Clock,
+}
+
+/// One parameter.
+#[derive(Clone, Copy, Debug)]
+pub struct Param {
+    /// Its name in the documentation.
+    pub name: &'static str,
+    /// What it takes.
+    pub kind: Type,
+    /// Whether it may be left out.
+    pub optional: bool,
+}
+
+/// A built-in function.
+#[derive(Debug)]
+pub struct Function {
+    /// Its name.
+    pub name: &'static str,
+    /// Its parameters in order.
+    pub params: &'static [Param],
+    /// Whether the last parameter may be repeated.
+    pub variadic: bool,
+    /// What it returns.
+    pub returns: Type,
+    /// Whether it reads the clock.
+    pub purity: Purity,
+    /// One sentence.
+    pub doc: &'static str,
+    /// An expression and the JSON it yields; run as a test.
+    pub example: (&'static str, &'static str),
+    pub(crate) call: fn(&[Value], &mut Context<'_>) -> Result<Value, Fault>,
+}
+
+impl PartialEq for Function {
+    fn eq(&self, other: &Function) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Function {
+    /// `round(x, places?)`
+    pub fn signature(&self) -> String {
+        let params: Vec<String> = self
+            .params
+            .iter()
+            .map(|p| format!("{}{}", p.name, if p.optional { "?" } else { "" }))
+            .chain(self.variadic.then(|| "...".to_owned()))
+            .collect();
+        format!("{}({})", self.name, params.join(", "))
+    }
+
+    fn takes(&self, count: usize) -> bool {
+        let least = self.params.iter().filter(|p| !p.optional).count();
+        count >= least && (self.variadic || count <= self.params.len())
+    }
+}
+
+/// What a function can use besides its arguments.
+pub struct Context<'a> {
+    pub(crate) now: Timestamp,
+    budget: &'a mut Budget,
+    span: Range<usize>,
+    exceeded: Option<ExprError>,
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn new(now: Timestamp, budget: &'a mut Budget, span: Range<usize>) -> Context<'a> {
+        Context { now, budget, span, exceeded: None }
+    }
+
+    /// Charges output before it is made.
+    pub(crate) fn output(&mut self, bytes: usize) -> Result<(), Fault> {
+        let charged = self.budget.charge_output(bytes, &self.span);
+        self.keep(charged)
+    }
+
+    /// Charges work.
+    pub(crate) fn steps(&mut self, steps: usize) -> Result<(), Fault> {
+        let charged = self.budget.charge_steps(steps, &self.span);
+        self.keep(charged)
+    }
+
+    fn keep(&mut self, charged: Result<(), ExprError>) -> Result<(), Fault> {
+        charged.map_err(|e| {
+            let fault = Fault::new(ExprErrorKind::BudgetExceeded, e.message.clone());
+            self.exceeded = Some(e);
+            fault
+        })
+    }
+
+    /// Adds the place to a fault.
+    pub(crate) fn place(&self, fault: Fault) -> ExprError {
+        let error = ExprError::new(fault.kind, self.span.clone(), fault.message);
+        match fault.hint {
+            Some(hint) => error.with_hint(hint),
+            None => error,
+        }
+    }
+}
+
+/// Every function, by topic.
+pub fn all() -> impl Iterator<Item = (&'static str, &'static Function)> {
+    let topics: [(&str, &[Function]); 5] = [
+        ("General", general::FUNCTIONS),
+        ("Text", text::FUNCTIONS),
+        ("Numbers", number::FUNCTIONS),
+        ("Time", time::FUNCTIONS),
+        ("Lists and objects", collection::FUNCTIONS),
+    ];
+    topics.into_iter().flat_map(|(topic, functions)| functions.iter().map(move |f| (topic, f)))
+}
+
+/// A function by its name, case-insensitively as in SQL.
+pub fn find(name: &str) -> Option<&'static Function> {
+    all().map(|(_, f)| f).find(|f| f.name.eq_ignore_ascii_case(name))
+}
+
+/// A function by its name and number of arguments, or an error that says which there are.
+pub fn resolve(name: &str, count: usize, span: Range<usize>) -> Result<&'static Function, ExprError> {
+    let Some(function) = find(name) else {
+        let near = nearest(name, all().map(|(_, f)| f.name));
+        let message = format!("function \"{name}\" does not exist");
+        return Err(ExprError::new(ExprErrorKind::UnknownFunction, span, message).with_suggestion(near));
+    };
+    if !function.takes(count) {
+        let given = if count == 1 { "1 argument".to_owned() } else { format!("{count} arguments") };
+        let message = format!("function \"{name}\" does not take {given}");
+        return Err(ExprError::new(ExprErrorKind::UnknownFunction, span, message)
+            .with_hint(format!("Write {}.", function.signature())));
+    }
+    Ok(function)
+}
+
+const fn required(name: &'static str, kind: Type) -> Param {
+    Param { name, kind, optional: false }
+}
+
+const fn optional(name: &'static str, kind: Type) -> Param {
+    Param { name, kind, optional: true }
+}
+
+/// The text of an argument; `None` for null.
+fn text_of(value: &Value) -> Option<String> {
+    value.to_text()
+}
+
+/// The argument at a position; null if it was left out.
+fn arg(args: &[Value], at: usize) -> &Value {
+    static NULL: Value = Value::Null;
+    args.get(at).unwrap_or(&NULL)
+}
+
+fn wrong(what: &str, wanted: &str, value: &Value) -> Fault {
+    Fault::mismatch(format!("{what} needs {wanted}, not {}", super::ops::with_article(value)))
+}

@@ -1,0 +1,67 @@
+//! Limits a text must respect before the parser sees it, and its unclosed quotes.
+//!
+//! The generated parser calls itself once per nesting level, so nesting is counted first, without recursion.
+
+use super::error::{ExprError, ExprErrorKind};
+
+/// Longest text of one expression, in bytes.
+pub const MAX_TEXT: usize = 64 * 1024;
+/// Deepest nesting of brackets and of `? :`.
+pub const MAX_NESTING: usize = 64;
+
+/// Refuses texts that are too long or too deep, and quotes or comments without an end.
+pub fn check(text: &str) -> Result<(), ExprError> {
+    if text.len() > MAX_TEXT {
+        return Err(too_complex(0, format!("It has {} bytes; the limit is {MAX_TEXT}.", text.len())));
+    }
+    let bytes = text.as_bytes();
+    let (mut at, mut depth, mut questions) = (0, 0_usize, 0_usize);
+    while at < bytes.len() {
+        match bytes[at] {
+            quote @ (b'\'' | b'"') => at = end_of_quote(text, at, quote)?,
+            b'-' if bytes.get(at + 1) == Some(&b'-') => {
+                at = text[at..].find('\n').map_or(bytes.len(), |i| at + i);
+            }
+            b'/' if bytes.get(at + 1) == Some(&b'*') => match text[at + 2..].find("*/") {
+                Some(length) => at += length + 4,
+                None => return Err(ExprError::new(ExprErrorKind::Syntax, at..at + 2, "unterminated /* comment")),
+            },
+            b'(' | b'[' | b'{' => {
+                depth += 1;
+                at += 1;
+            }
+            b')' | b']' | b'}' => {
+                depth = depth.saturating_sub(1);
+                at += 1;
+            }
+            b'?' => {
+                questions += 1;
+                at += 1;
+            }
+            _ => at += 1,
+        }
+        if depth > MAX_NESTING || questions > MAX_NESTING {
+            return Err(too_complex(at - 1, format!("It nests more than {MAX_NESTING} levels.")));
+        }
+    }
+    Ok(())
+}
+
+fn too_complex(at: usize, detail: String) -> ExprError {
+    ExprError::new(ExprErrorKind::TooComplex, at..at, "expression is too complex").with_detail(detail)
+}
+
+/// The offset after the closing quote of the string that opens at `start`.
+pub fn end_of_quote(text: &str, start: usize, quote: u8) -> Result<usize, ExprError> {
+    let bytes = text.as_bytes();
+    let mut at = start + 1;
+    while at < bytes.len() {
+        match bytes[at] {
+            b if b == quote && quote == b'\'' && bytes.get(at + 1) == Some(&quote) => at += 2,
+            b if b == quote => return Ok(at + 1),
+            b'\\' if quote == b'"' => at += 2,
+            _ => at += 1,
+        }
+    }
+    Err(ExprError::new(ExprErrorKind::Syntax, start..text.len(), "unterminated quoted string"))
+}

@@ -1,0 +1,291 @@
+//! Reading and writing JSON without losing a digit.
+//!
+//! Every captured row passes through here once, so the reader goes over bytes and allocates only what it keeps.
+
+use super::{Number, Object, Value};
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// Postgres itself allows more, but nobody nests rows this deep and our stack is shared with the server.
+const MAX_DEPTH: usize = 256;
+
+/// Why a text is not JSON.
+pub struct JsonError {
+    /// Byte offset of the mistake.
+    pub at: usize,
+    pub message: &'static str,
+}
+
+pub fn parse(text: &str) -> Result<Value, JsonError> {
+    let mut reader = Reader { text, bytes: text.as_bytes(), at: 0 };
+    reader.skip_space();
+    let value = reader.value(0)?;
+    reader.skip_space();
+    if reader.at < reader.bytes.len() {
+        return reader.fail("text after the end of the document");
+    }
+    Ok(value)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn fail<T>(&self, message: &'static str) -> Result<T, JsonError> {
+        Err(JsonError { at: self.at, message })
+    }
+
+    #[inline]
+    fn skip_space(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.bytes.get(self.at) {
+            self.at += 1;
+        }
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Value, JsonError> {
+        if depth > MAX_DEPTH {
+            return self.fail("nested too deeply");
+        }
+        match self.bytes.get(self.at) {
+            Some(b'"') => Ok(Value::Text(self.string()?)),
+            Some(b'{') => self.object(depth),
+            Some(b'[') => self.list(depth),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => self.word("true", Value::Bool(true)),
+            Some(b'f') => self.word("false", Value::Bool(false)),
+            Some(b'n') => self.word("null", Value::Null),
+            Some(_) => self.fail("expected a value"),
+            None => self.fail("unexpected end"),
+        }
+    }
+
+    fn word(&mut self, word: &str, value: Value) -> Result<Value, JsonError> {
+        if self.bytes[self.at..].starts_with(word.as_bytes()) {
+            self.at += word.len();
+            Ok(value)
+        } else {
+            self.fail("expected a value")
+        }
+    }
+
+    fn number(&mut self) -> Result<Value, JsonError> {
+        let start = self.at;
+        while let Some(b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E') = self.bytes.get(self.at) {
+            self.at += 1;
+        }
+        let digits = &self.text[start..self.at];
+        let unsigned = digits.strip_prefix('-').unwrap_or(digits).as_bytes();
+        let starts_well = match unsigned {
+            [b'0', b'0'..=b'9', ..] => false,
+            [b'0'..=b'9', ..] => !digits.ends_with('.') && !digits.contains(".e") && !digits.contains(".E"),
+            _ => false,
+        };
+        match Number::parse(digits) {
+            Some(number) if starts_well => Ok(Value::Number(number)),
+            _ => {
+                self.at = start;
+                self.fail(if starts_well { "number out of range" } else { "malformed number" })
+            }
+        }
+    }
+
+    fn list(&mut self, depth: usize) -> Result<Value, JsonError> {
+        self.at += 1;
+        let mut items = Vec::new();
+        self.skip_space();
+        if self.bytes.get(self.at) == Some(&b']') {
+            self.at += 1;
+            return Ok(Value::list(items));
+        }
+        loop {
+            self.skip_space();
+            items.push(self.value(depth + 1)?);
+            self.skip_space();
+            match self.bytes.get(self.at) {
+                Some(b',') => self.at += 1,
+                Some(b']') => {
+                    self.at += 1;
+                    return Ok(Value::list(items));
+                }
+                _ => return self.fail("expected , or ]"),
+            }
+        }
+    }
+
+    fn object(&mut self, depth: usize) -> Result<Value, JsonError> {
+        self.at += 1;
+        let mut entries = Vec::with_capacity(8);
+        self.skip_space();
+        if self.bytes.get(self.at) == Some(&b'}') {
+            self.at += 1;
+            return Ok(Value::Object(Arc::new(Object::default())));
+        }
+        loop {
+            self.skip_space();
+            if self.bytes.get(self.at) != Some(&b'"') {
+                return self.fail("expected a key in double quotes");
+            }
+            let key = self.string()?;
+            self.skip_space();
+            if self.bytes.get(self.at) != Some(&b':') {
+                return self.fail("expected :");
+            }
+            self.at += 1;
+            self.skip_space();
+            entries.push((key, self.value(depth + 1)?));
+            self.skip_space();
+            match self.bytes.get(self.at) {
+                Some(b',') => self.at += 1,
+                Some(b'}') => {
+                    self.at += 1;
+                    return Ok(Value::object(entries));
+                }
+                _ => return self.fail("expected , or }"),
+            }
+        }
+    }
+
+    /// At an opening quote; leaves the closing one behind.
+    fn string(&mut self) -> Result<Arc<str>, JsonError> {
+        self.at += 1;
+        let start = self.at;
+        loop {
+            match self.bytes.get(self.at) {
+                Some(b'"') => {
+                    let text = Arc::from(&self.text[start..self.at]);
+                    self.at += 1;
+                    return Ok(text);
+                }
+                Some(b'\\') => break,
+                Some(0..=0x1f) => return self.fail("control character in a string"),
+                Some(_) => self.at += 1,
+                None => return self.fail("string without an end"),
+            }
+        }
+        let mut out = String::from(&self.text[start..self.at]);
+        loop {
+            let run = self.at;
+            while !matches!(self.bytes.get(self.at), None | Some(b'"' | b'\\' | 0..=0x1f)) {
+                self.at += 1;
+            }
+            out.push_str(&self.text[run..self.at]);
+            match self.bytes.get(self.at) {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(Arc::from(out));
+                }
+                Some(b'\\') => match unescape(&self.text[self.at..]) {
+                    Ok((c, length)) => {
+                        out.push(c);
+                        self.at += length;
+                    }
+                    Err(message) => return self.fail(message),
+                },
+                Some(_) => return self.fail("control character in a string"),
+                None => return self.fail("string without an end"),
+            }
+        }
+    }
+}
+
+/// Decodes one JSON escape at the start of `text`: the character and how many bytes it took.
+pub fn unescape(text: &str) -> Result<(char, usize), &'static str> {
+    let c = match text.as_bytes().get(1) {
+        Some(b'"') => '"',
+        Some(b'\\') => '\\',
+        Some(b'/') => '/',
+        Some(b'b') => '\u{8}',
+        Some(b'f') => '\u{c}',
+        Some(b'n') => '\n',
+        Some(b'r') => '\r',
+        Some(b't') => '\t',
+        Some(b'u') => {
+            let high = hex4(text, 2)?;
+            if !(0xD800..0xE000).contains(&high) {
+                let c = char::from_u32(high).ok_or("invalid escape")?;
+                return if c == '\0' { Err("a text cannot hold \\u0000") } else { Ok((c, 6)) };
+            }
+            if text.get(6..8) != Some("\\u") || high >= 0xDC00 {
+                return Err("lone surrogate");
+            }
+            let low = hex4(text, 8)?;
+            if !(0xDC00..0xE000).contains(&low) {
+                return Err("lone surrogate");
+            }
+            let c = char::from_u32(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00)).ok_or("lone surrogate")?;
+            return Ok((c, 12));
+        }
+        _ => return Err("invalid escape"),
+    };
+    Ok((c, 2))
+}
+
+fn hex4(text: &str, at: usize) -> Result<u32, &'static str> {
+    let digits = text.get(at..at + 4).filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit())).ok_or("invalid escape")?;
+    u32::from_str_radix(digits, 16).map_err(|_| "invalid escape")
+}
+
+pub fn write(value: &Value, out: &mut String) {
+    match value {
+        Value::Null => out.push_str("null"),
+        Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
+        // a String never refuses a write
+        Value::Number(n) => _ = write!(out, "{n}"),
+        Value::Text(t) => write_string(t, out),
+        Value::Time(t) => _ = write!(out, "\"{t}\""),
+        Value::Date(d) => _ = write!(out, "\"{d}\""),
+        Value::Duration(d) => _ = write!(out, "\"{d}\""),
+        Value::List(items) => {
+            out.push('[');
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    out.push_str(", ");
+                }
+                write(item, out);
+            }
+            out.push(']');
+        }
+        Value::Object(object) => {
+            out.push('{');
+            for (i, (key, item)) in object.iter().enumerate() {
+                if i > 0 {
+                    out.push_str(", ");
+                }
+                write_string(key, out);
+                out.push_str(": ");
+                write(item, out);
+            }
+            out.push('}');
+        }
+    }
+}
+
+/// Writes a JSON string literal.
+pub fn write_string(text: &str, out: &mut String) {
+    out.push('"');
+    let mut clean = 0;
+    for (at, b) in text.bytes().enumerate() {
+        let escape = match b {
+            b'"' => "\\\"",
+            b'\\' => "\\\\",
+            b'\n' => "\\n",
+            b'\r' => "\\r",
+            b'\t' => "\\t",
+            0..=0x1f => {
+                out.push_str(&text[clean..at]);
+                _ = write!(out, "\\u{b:04x}");
+                clean = at + 1;
+                continue;
+            }
+            _ => continue,
+        };
+        out.push_str(&text[clean..at]);
+        out.push_str(escape);
+        clean = at + 1;
+    }
+    out.push_str(&text[clean..]);
+    out.push('"');
+}

@@ -57,6 +57,7 @@ create() {
     as_server "$(bin)/initdb" -D "$dir/data" -U postgres --encoding=UTF8 --locale=C.UTF-8 \
         --auth=trust --no-sync --no-instructions >"$dir/initdb.log" 2>&1 ||
         { cat "$dir/initdb.log" >&2 && die "initdb failed"; }
+    # shellcheck disable=SC2016 # expanded by the inner shell
     as_server sh -c 'echo "include '\''private.conf'\''" >>"$1/postgresql.conf"' sh "$dir/data"
     touch "$dir/complete"
 }

@@ -5,6 +5,7 @@ umask 022 # the server's own user must be able to read what we build
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 PG_MAJOR=15
+# shellcheck disable=SC2034 # used by setup.sh
 SYSTEM_PG=/usr/lib/postgresql/$PG_MAJOR
 PGRX_VERSION=$(sed -n 's/^pgrx *= *"=\([0-9.]*\)".*/\1/p' "$ROOT/Cargo.toml" | head -n 1)
 EXTENSION=automation_engine

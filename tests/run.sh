@@ -27,13 +27,18 @@ start_cluster() { # NAME PREFIX [SETTING=VALUE | FILE.conf]...
     scripts/cluster.sh start "$@" "shared_preload_libraries=$EXTENSION" fsync=off
 }
 
+verdict_on() { # NAME COMMAND...
+    local name=$1
+    shift
+    if "$@"; then echo "test $name ... ok"; else echo "test $name ... FAILED" && return 1; fi
+}
+
 # ---- the layers: each prints its output and fails if a test failed -----------------------
 
 layer_lint() {
     local verdict=0
-    cargo fmt --all --check && echo "test rustfmt ... ok" || { verdict=1 && echo "test rustfmt ... FAILED"; }
-    cargo clippy --workspace --all-targets --features "pg$PG_MAJOR failpoints" -- -D warnings &&
-        echo "test clippy ... ok" || { verdict=1 && echo "test clippy ... FAILED"; }
+    verdict_on rustfmt cargo fmt --all --check || verdict=1
+    verdict_on clippy cargo clippy --workspace --all-targets --features "pg$PG_MAJOR failpoints" -- -D warnings || verdict=1
     return $verdict
 }
 
@@ -151,8 +156,11 @@ for layer in $layers; do
     log=$logs/$layer.log
     printf '%-12s' "$layer"
     began=$SECONDS
-    verdict=0
-    ("layer_$layer") >"$log" 2>&1 || verdict=1
+    # Not in a condition: there bash would go on after a failed command.
+    set +e
+    (set -e; "layer_$layer") >"$log" 2>&1
+    verdict=$?
+    set -e
     count "$log"
     # It may have failed before or beside its tests, or found none to run.
     if [ $verdict -ne 0 ] && [ "$failed" -eq 0 ]; then failed=1; fi

@@ -2,7 +2,7 @@
 # broken_twins.sh DSN: a spec proves something only if it can fail. Each broken/NAME.spec or
 # broken/NAME__REASON.spec is specs/NAME.spec with the guarding clause taken out; it must run,
 # and its sessions must see something else than those of the sound spec.
-# shellcheck source-path=SCRIPTDIR/../../scripts
+# shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/lib.sh"
 require_dev
 dsn=${1:?which cluster?}

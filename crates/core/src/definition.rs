@@ -261,35 +261,189 @@ pub fn read(document: &Json) -> Result<Document, Vec<Problem>> {
 }
 
 fn options(document: &mut Document, rest: Map<String, Json>, problems: &mut Vec<Problem>) {
-    let mut text = |field: &str, value: Json| match value {
-        Json::String(text) => Some(text),
-        _ => {
-            problems.push(Problem::shape(field, "definition", format!("\"{field}\" must be a text")));
-            None
+    for (field, value) in rest {
+        let target = match field.as_str() {
+            "condition" => {
+                document.condition = Some(value);
+                continue;
+            }
+            "description" => &mut document.description,
+            "key" => &mut document.key,
+            "tenant" => &mut document.tenant,
+            "ordering" => {
+                match serde_json::from_value(value.clone()) {
+                    Ok(ordering) => document.ordering = ordering,
+                    Err(_) => problems.push(
+                        Problem::shape("ordering", "definition", format!("invalid ordering {value}"))
+                            .hint("Use entity, tenant or none."),
+                    ),
+                }
+                continue;
+            }
+            _ => continue,
+        };
+        match value {
+            Json::String(text) => *target = Some(text),
+            _ => problems.push(Problem::shape(&field, "definition", format!("\"{field}\" must be a text"))),
+        }
+    }
+    if document.tenant.as_deref().is_some_and(|tenant| tenant.is_empty() || tenant.starts_with('_')) {
+        problems.push(
+            Problem::shape("tenant", "definition", "invalid tenant")
+                .hint("A tenant is not empty; names that begin with an underscore are reserved."),
+        );
+    }
+}
+
+/// Takes a list of triggers or steps out of the document and reads each of them.
+fn parts<T: serde::de::DeserializeOwned>(
+    fields: &mut Map<String, Json>,
+    list: &str,
+    noun: &str,
+    known: &[&str],
+    problems: &mut Vec<Problem>,
+) -> Vec<T> {
+    let items = match fields.remove(list) {
+        None => return Vec::new(),
+        Some(Json::Array(items)) => items,
+        Some(_) => {
+            problems.push(Problem::shape(list, "definition", format!("\"{list}\" must be a list")));
+            return Vec::new();
         }
     };
-    for (field, value) in rest {
-        match field.as_str() {
-            "description" => document.description = text(&field, value),
-            "key" => document.key = text(&field, value),
-            "tenant" => document.tenant = text(&field, value),
-            "condition" => document.condition = Some(value),
-            "ordering" => {
-                if let Some(ordering) = text(&field, value) {
-                    match ordering.as_str() {
-                        "entity" => document.ordering = Ordering::Entity,
-                        "tenant" => document.ordering = Ordering::Tenant,
-                        "none" => document.ordering = Ordering::None,
-                        other => problems.push(
-                            Problem::shape("ordering", "definition", format!("invalid ordering \"{other}\""))
-                                .hint("Use entity, tenant or none."),
-                        ),
-                    }
-                    text = |_: &str, _: Json| None;
-                    let _ = &mut text;
-                }
-            }
-            _ => {}
+    if items.len() > MAX_PARTS {
+        problems.push(Problem::shape(list, "definition", format!("more than {MAX_PARTS} {list}")));
+        return Vec::new();
+    }
+    let mut read = Vec::with_capacity(items.len());
+    for (i, item) in items.into_iter().enumerate() {
+        let path = format!("{list}[{i}]");
+        let place = format!("{noun} {}", i + 1);
+        let Json::Object(mut item) = item else {
+            problems.push(Problem::shape(&path, &place, format!("a {noun} must be a JSON object")));
+            continue;
+        };
+        item.retain(|_, value| !value.is_null());
+        let before = problems.len();
+        unknown_fields(&item, known, &path, &place, problems);
+        if let Some(alias) = item.remove("allow_failure") {
+            item.insert("continue_on_error".into(), alias);
+        }
+        if problems.len() > before {
+            continue;
+        }
+        match serde_json::from_value(Json::Object(item)) {
+            Ok(part) => read.push(part),
+            Err(error) => problems.push(Problem::shape(&path, &place, format!("invalid {noun}: {error}"))),
+        }
+    }
+    read
+}
+
+fn unknown_fields(
+    fields: &Map<String, Json>,
+    known: &[&str],
+    path: &str,
+    place: &str,
+    problems: &mut Vec<Problem>,
+) {
+    for field in fields.keys().filter(|field| !known.contains(&field.as_str())) {
+        let path = if path.is_empty() { field.clone() } else { format!("{path}.{field}") };
+        let mut problem = Problem::shape(path, place, format!("unknown field \"{field}\""));
+        if let Some(close) = nearest(field, known.iter().copied()) {
+            problem = problem.hint(format!("Did you mean \"{close}\"?"));
+        }
+        problems.push(problem);
+    }
+}
+
+fn check_name(name: &str, path: &str, noun: &str, problems: &mut Vec<Problem>) {
+    let bad = name.is_empty()
+        || name.chars().count() > MAX_NAME
+        || name.trim() != name
+        || name.chars().any(|c| c.is_control() || c == '\u{200b}' || ('\u{202a}'..='\u{202e}').contains(&c));
+    if bad {
+        problems.push(
+            Problem::shape(path, noun, format!("invalid name {name:?}")).hint(format!(
+                "A name has 1 to {MAX_NAME} characters, without control characters and spaces at its ends."
+            )),
+        );
+    }
+}
+
+/// Gives every part an id, checks that ids are unique and that each part has the fields its kind needs.
+fn name_parts(document: &mut Document, problems: &mut Vec<Problem>) {
+    let mut ids: Vec<String> = Vec::new();
+    for (i, trigger) in document.triggers.iter_mut().enumerate() {
+        let id = trigger.id.get_or_insert_with(|| default_trigger_id(trigger.on, i)).clone();
+        let (path, place) = (format!("triggers[{i}]"), format!("trigger \"{id}\""));
+        check_id(&id, &ids, &path, &place, problems);
+        check_trigger(trigger, &path, &place, problems);
+        ids.push(id);
+    }
+    ids.clear();
+    for (i, step) in document.steps.iter_mut().enumerate() {
+        let id = step.id.get_or_insert_with(|| format!("{}_{}", step.kind.name(), i + 1)).clone();
+        let (path, place) = (format!("steps[{i}]"), format!("step \"{id}\""));
+        check_id(&id, &ids, &path, &place, problems);
+        check_step(step, &path, &place, problems);
+        ids.push(id);
+    }
+}
+
+fn default_trigger_id(on: On, place: usize) -> String {
+    let name = match on {
+        On::Created => "created",
+        On::Updated => "updated",
+        On::Deleted => "deleted",
+        On::Changed => "changed",
+        On::Event => "event",
+        On::Call => "call",
+    };
+    if place == 0 { name.to_owned() } else { format!("{name}_{}", place + 1) }
+}
+
+fn check_id(id: &str, taken: &[String], path: &str, place: &str, problems: &mut Vec<Problem>) {
+    check_name(id, &format!("{path}.id"), place, problems);
+    if taken.iter().any(|other| other == id) {
+        problems.push(Problem::shape(format!("{path}.id"), place, format!("id \"{id}\" is used twice")));
+    }
+}
+
+fn check_trigger(trigger: &TriggerDef, path: &str, place: &str, problems: &mut Vec<Problem>) {
+    let mut need = |present: bool, field: &str, wanted: bool| {
+        if wanted && !present {
+            problems.push(Problem::shape(path, place, format!("{place} needs \"{field}\"")));
+        } else if !wanted && present {
+            problems.push(Problem::shape(path, place, format!("{place} does not take \"{field}\"")));
+        }
+    };
+    let change = matches!(trigger.on, On::Created | On::Updated | On::Deleted | On::Changed);
+    need(trigger.kind.is_some(), "kind", change);
+    need(trigger.topic.is_some(), "topic", trigger.on == On::Event);
+    if trigger.on != On::Updated {
+        need(trigger.columns.is_some(), "columns", false);
+    }
+    if trigger.columns.as_ref().is_some_and(Vec::is_empty) {
+        problems.push(Problem::shape(path, place, format!("{place}: \"columns\" is empty and would never fire")));
+    }
+}
+
+fn check_step(step: &StepDef, path: &str, place: &str, problems: &mut Vec<Problem>) {
+    let (required, optional) = step.kind.fields();
+    let given = [
+        ("sql", step.sql.is_some()),
+        ("function", step.function.is_some()),
+        ("args", step.args.is_some()),
+        ("topic", step.topic.is_some()),
+        ("channel", step.channel.is_some()),
+        ("payload", step.payload.is_some()),
+    ];
+    for (field, present) in given {
+        if required.contains(&field) && !present {
+            problems.push(Problem::shape(path, place, format!("{place} needs \"{field}\"")));
+        } else if present && !required.contains(&field) && !optional.contains(&field) {
+            problems.push(Problem::shape(path, place, format!("{place} does not take \"{field}\"")));
         }
     }
 }

@@ -14,7 +14,7 @@ pub use pointer::{Operator, PointerFilter};
 pub use structured::{NumericState, StateIs};
 pub use time_window::TimeWindow;
 
-use crate::expr::{Budget, Expr, ExprError, ExprErrorKind, References, Scope};
+use crate::expr::{Budget, Expr, ExprError, ExprErrorKind, References, Scope, TimeDependence};
 use crate::value::Value;
 use fields::Fields;
 use std::collections::BTreeSet;
@@ -167,6 +167,47 @@ impl Condition {
             _ => {}
         });
         all
+    }
+
+    /// The entities it reads, with computed ids worked out; see [`Expr::resolved_references`].
+    pub fn resolved_references(&self, scope: &dyn Scope, budget: &mut Budget) -> References {
+        let mut all = References::default();
+        self.each(&mut |condition| match condition {
+            Condition::State(state) => state.add_resolved(scope, budget, &mut all),
+            Condition::Time(_) => all.clock = true,
+            Condition::Expr(expr) => all.extend(expr.resolved_references(scope, budget)),
+            Condition::Numeric(numeric) => {
+                numeric.each_expr(&mut |expr| all.extend(expr.resolved_references(scope, budget)));
+            }
+            _ => {}
+        });
+        all
+    }
+
+    /// When time alone can change the answer.
+    pub fn time_dependence(&self, scope: &dyn Scope, budget: &mut Budget) -> Result<TimeDependence, ExprError> {
+        let mut all = TimeDependence::default();
+        let mut result = Ok(());
+        self.each_expr(&mut |expr| {
+            if result.is_ok() {
+                result = expr.time_dependence(scope, budget).map(|found| all.merge(found));
+            }
+        });
+        result?;
+        let mut result = Ok(());
+        self.each(&mut |condition| match condition {
+            Condition::Time(window) => window.next_change(scope.now()).into_iter().for_each(|at| all.at(at)),
+            Condition::State(state) if result.is_ok() => {
+                // strictly longer than "for", so it holds a microsecond after
+                result = state.due_times(scope, budget).map(|due| {
+                    let due = due.into_iter().map(|at| crate::value::Timestamp(at.0.saturating_add(1)));
+                    due.filter(|at| *at > scope.now()).for_each(|at| all.at(at));
+                });
+            }
+            _ => {}
+        });
+        result?;
+        Ok(all)
     }
 
     /// The roots it uses.

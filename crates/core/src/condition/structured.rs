@@ -99,7 +99,25 @@ impl StateIs {
         all.clock |= self.held_for.is_some();
     }
 
-    pub(super) fn each_expr<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+    pub(super) fn add_resolved(&self, scope: &dyn Scope, budget: &mut Budget, all: &mut References) {
+        self.add_references(all);
+        for id in self.ids.iter().filter(|id| !id.is_constant()) {
+            let inner = id.references();
+            if inner.entities.is_empty()
+                && !inner.is_indeterminate()
+                && !inner.clock
+                && let Ok(exact) = id.render(scope, budget)
+            {
+                all.entities.remove(&Reference { kind: self.kind.clone(), id: None });
+                all.entities.insert(Reference { kind: self.kind.clone(), id: Some(exact) });
+            } else {
+                all.extend(inner);
+                all.entities.insert(Reference { kind: self.kind.clone(), id: None });
+            }
+        }
+    }
+
+    pub(crate) fn each_expr<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
         self.ids.iter().flat_map(|id| id.expressions()).for_each(|(expr, _)| visit(expr));
     }
 
@@ -170,7 +188,7 @@ impl NumericState {
         Ok(true)
     }
 
-    pub(super) fn each_expr<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+    pub(crate) fn each_expr<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
         self.values.iter().chain(&self.above).chain(&self.below).for_each(visit);
     }
 

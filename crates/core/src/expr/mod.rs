@@ -15,6 +15,7 @@ mod print;
 mod references;
 mod scope;
 mod syntax;
+mod timing;
 mod types;
 mod why;
 
@@ -24,9 +25,10 @@ pub use limits::{MAX_NESTING, MAX_TEXT};
 pub use names::ROOTS;
 pub use references::{Reference, References};
 pub use scope::{Budget, FixedScope, Scope};
-pub use types::Type;
+pub use timing::TimeDependence;
+pub use types::{Type, type_of};
 
-pub(crate) use ast::{Access, Kind, Node, Span};
+pub(crate) use ast::{Access, ArithmeticOp, CompareOp, Kind, Node, Span};
 pub(crate) use eval::root as root_of;
 pub(crate) use ops::equal;
 pub(crate) use why::refusal;
@@ -83,6 +85,22 @@ impl Expr {
         references::of(&self.root)
     }
 
+    /// The entities the expression reads, with computed ids worked out where nothing but state and time could still
+    /// change them. Only valid as long as the roots of the scope stay as they are.
+    pub fn resolved_references(&self, scope: &dyn Scope, budget: &mut Budget) -> References {
+        references::resolved(&self.root, scope, budget)
+    }
+
+    /// When time alone can change the value.
+    pub fn time_dependence(&self, scope: &dyn Scope, budget: &mut Budget) -> Result<TimeDependence, ExprError> {
+        timing::of(&self.root, scope, budget)
+    }
+
+    /// The expression in canonical form; parsing it gives an equal expression.
+    pub fn canonical(&self) -> String {
+        print::print(&self.root)
+    }
+
     /// The roots the expression uses: `new`, `vars`, `state`, ... in their canonical spelling.
     pub fn roots(&self) -> BTreeSet<String> {
         references::roots(&self.root)
@@ -91,6 +109,11 @@ impl Expr {
     /// Whether it reads anything at all, rather than being a constant.
     pub fn reads_something(&self) -> bool {
         references::reads_something(&self.root)
+    }
+
+    /// Whether it reads nothing, neither the scope nor state nor the clock.
+    pub fn is_constant(&self) -> bool {
+        references::is_constant(&self.root)
     }
 
     /// Whether the value depends on nothing but the event: no state, no clock, no variables.

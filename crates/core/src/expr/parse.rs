@@ -79,7 +79,7 @@ impl<'a> Builder<'a> {
         let mut inner = pair.into_inner();
         let first = self.next(&mut inner)?;
         let mut node = self.any(first)?;
-        for filter in inner {
+        for filter in inner.filter(|p| p.as_rule() == Rule::filter) {
             let span = Span { start, end: span_of(&filter).end };
             self.wrap(span)?;
             let mut parts = filter.into_inner();
@@ -104,7 +104,8 @@ impl<'a> Builder<'a> {
         let mut inner = pair.into_inner();
         match rule {
             Rule::or | Rule::and => {
-                let mut nodes = inner.map(|p| self.any(p)).collect::<Parsed<Vec<Node>>>()?;
+                let operands = inner.filter(|p| !matches!(p.as_rule(), Rule::or_op | Rule::and_op));
+                let mut nodes = operands.map(|p| self.any(p)).collect::<Parsed<Vec<Node>>>()?;
                 if nodes.len() == 1 {
                     return nodes.pop().ok_or_else(|| self.bug(0));
                 }
@@ -181,7 +182,7 @@ impl<'a> Builder<'a> {
     fn tail(&mut self, left: Node, tail: Pair<'a, Rule>, span: Span) -> Parsed {
         let rule = tail.as_rule();
         let tail_span = span_of(&tail);
-        let mut parts: Vec<Pair<'a, Rule>> = tail.into_inner().collect();
+        let mut parts: Vec<Pair<'a, Rule>> = tail.into_inner().filter(|p| p.as_rule() != Rule::between_and).collect();
         let negated = parts.first().is_some_and(|p| p.as_rule() == Rule::not_op)
             || (rule == Rule::is_null && parts.get(1).is_some_and(|p| p.as_rule() == Rule::not_op));
         let last = parts.pop();

@@ -6,6 +6,7 @@
 use super::ast::{Kind, Node};
 use super::functions::Purity;
 use super::names::EVENT_ROOTS;
+use super::{Budget, Scope, eval};
 use crate::value::Value;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -53,22 +54,37 @@ impl References {
 /// The entities a tree reads, those inside computed ids included.
 pub fn of(node: &Node) -> References {
     let mut found = References::default();
-    collect(node, &mut found);
+    collect(node, &mut found, &mut literal_text);
     found
 }
 
-fn collect(node: &Node, found: &mut References) {
+/// The same with computed kinds and ids worked out, if neither state nor the clock takes part in them.
+pub fn resolved(node: &Node, scope: &dyn Scope, budget: &mut Budget) -> References {
+    let mut found = References::default();
+    collect(node, &mut found, &mut |key| {
+        literal_text(key).or_else(|| {
+            let fixed = of(key);
+            if fixed.clock || !fixed.entities.is_empty() || fixed.is_indeterminate() {
+                return None;
+            }
+            eval::eval(key, scope, budget).ok()?.to_text()
+        })
+    });
+    found
+}
+
+fn collect(node: &Node, found: &mut References, key: &mut dyn FnMut(&Node) -> Option<String>) {
     match &node.kind {
-        Kind::State(read) => match literal_text(&read.kind) {
+        Kind::State(read) => match key(&read.kind) {
             Some(kind) => {
-                found.entities.insert(Reference { kind, id: literal_text(&read.id) });
+                found.entities.insert(Reference { kind, id: key(&read.id) });
             }
             None => found.indeterminate.push(super::print::print(node)),
         },
         Kind::Call(function, _) if function.purity == Purity::Clock => found.clock = true,
         _ => {}
     }
-    node.each_child(&mut |child| collect(child, found));
+    node.each_child(&mut |child| collect(child, found, key));
 }
 
 fn literal_text(node: &Node) -> Option<String> {
@@ -119,4 +135,15 @@ pub fn reads_something(node: &Node) -> bool {
     };
     node.each_child(&mut |child| found = found || reads_something(child));
     found
+}
+
+/// Whether the tree reads neither the scope nor state nor the clock.
+pub fn is_constant(node: &Node) -> bool {
+    let mut constant = match &node.kind {
+        Kind::Root(_) | Kind::State(_) => false,
+        Kind::Call(function, _) => function.purity == Purity::Pure,
+        _ => true,
+    };
+    node.each_child(&mut |child| constant = constant && is_constant(child));
+    constant
 }

@@ -1,5 +1,6 @@
 //! Coarse static types, for checking and documentation.
 
+use crate::value::Value;
 use std::fmt;
 
 /// What is known about a value before it exists.
@@ -59,5 +60,20 @@ impl fmt::Display for Type {
             Type::List => "list",
             Type::Object => "object",
         })
+    }
+}
+
+/// The type of a value.
+pub fn type_of(value: &Value) -> Type {
+    match value {
+        Value::Null => Type::Null,
+        Value::Bool(_) => Type::Bool,
+        Value::Number(_) => Type::Number,
+        Value::Text(_) => Type::Text,
+        Value::Time(_) => Type::Time,
+        Value::Date(_) => Type::Date,
+        Value::Duration(_) => Type::Duration,
+        Value::List(_) => Type::List,
+        Value::Object(_) => Type::Object,
     }
 }

@@ -1,0 +1,172 @@
+//! Checking an expression before it ever runs: names against the watched table, types against each other.
+//!
+//! Only what can be known is reported. A JSON column, a payload or a step's result has whatever it has at run time.
+
+mod infer;
+mod rules;
+
+use crate::condition::Condition;
+use crate::expr::{Expr, ExprError, ROOTS, Type};
+use crate::template::{JsonTemplate, SqlTemplate, Template};
+
+/// What is known of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnType {
+    /// text, varchar, char, uuid, enums.
+    Text,
+    /// integers, numeric, floats.
+    Number,
+    /// boolean.
+    Bool,
+    /// timestamps.
+    Time,
+    /// date.
+    Date,
+    /// interval.
+    Duration,
+    /// json and jsonb.
+    Json,
+    /// Any array.
+    Array,
+    /// Anything else.
+    Other,
+}
+
+impl ColumnType {
+    /// The coarse type of a Postgres type, by the name `format_type` gives it.
+    pub fn from_postgres(name: &str) -> ColumnType {
+        let base = name.split('(').next().unwrap_or(name).trim();
+        if name.ends_with("[]") {
+            return ColumnType::Array;
+        }
+        match base {
+            "text" | "character varying" | "varchar" | "character" | "char" | "bpchar" | "name" | "uuid" | "citext"
+            | "\"char\"" => ColumnType::Text,
+            "smallint" | "integer" | "bigint" | "numeric" | "real" | "double precision" | "int2" | "int4" | "int8"
+            | "float4" | "float8" | "oid" => ColumnType::Number,
+            "boolean" | "bool" => ColumnType::Bool,
+            "timestamp" | "timestamptz" | "timestamp with time zone" | "timestamp without time zone" => {
+                ColumnType::Time
+            }
+            "date" => ColumnType::Date,
+            "interval" => ColumnType::Duration,
+            "json" | "jsonb" => ColumnType::Json,
+            _ if base.starts_with("timestamp") => ColumnType::Time,
+            _ => ColumnType::Other,
+        }
+    }
+
+    fn value_type(self) -> Type {
+        match self {
+            ColumnType::Text => Type::Text,
+            ColumnType::Number => Type::Number,
+            ColumnType::Bool => Type::Bool,
+            ColumnType::Time => Type::Time,
+            ColumnType::Date => Type::Date,
+            ColumnType::Duration => Type::Duration,
+            ColumnType::Array => Type::List,
+            ColumnType::Json | ColumnType::Other => Type::Any,
+        }
+    }
+}
+
+/// A table whose columns are known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TableShape {
+    /// Its name as messages show it.
+    pub name: String,
+    /// Column names and types.
+    pub columns: Vec<(String, ColumnType)>,
+}
+
+/// A kind of entity that `state.<kind>` can read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KnownKind {
+    /// Its name.
+    pub name: String,
+    /// Its columns, if it is a table.
+    pub shape: Option<TableShape>,
+}
+
+/// What an expression may refer to.
+#[derive(Clone, Debug)]
+pub struct Names {
+    /// The row behind `new` and `old`; `None` if it is not known.
+    pub row: Option<TableShape>,
+    /// The roots that exist here.
+    pub roots: Vec<&'static str>,
+    /// The kinds that exist; `None` if any may.
+    pub kinds: Option<Vec<KnownKind>>,
+    /// Where this is, for messages: `filter`.
+    pub place: &'static str,
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        Names { row: None, roots: ROOTS.to_vec(), kinds: None, place: "expression" }
+    }
+}
+
+impl Names {
+    /// The names of a trigger's filter: the event and state, no run yet.
+    pub fn filter(row: Option<TableShape>) -> Names {
+        let roots = ROOTS.iter().copied();
+        let roots = roots.filter(|r| !matches!(*r, "vars" | "steps" | "run" | "wait" | "repeat" | "error")).collect();
+        Names { row, roots, kinds: None, place: "filter" }
+    }
+
+    /// The names of a step: everything.
+    pub fn step(row: Option<TableShape>) -> Names {
+        Names { row, ..Names::default() }
+    }
+}
+
+/// Everything wrong with an expression.
+pub fn check_expr(expr: &Expr, names: &Names) -> Vec<ExprError> {
+    let mut checker = infer::Checker::new(names);
+    checker.infer(expr.node());
+    checker.errors
+}
+
+/// Everything wrong with an expression that must be true or false.
+pub fn check_boolean(expr: &Expr, names: &Names) -> Vec<ExprError> {
+    let mut checker = infer::Checker::new(names);
+    checker.expect_boolean(expr.node());
+    checker.errors
+}
+
+/// Everything wrong with a condition.
+pub fn check_condition(condition: &Condition, names: &Names) -> Vec<ExprError> {
+    let mut errors = Vec::new();
+    condition.each(&mut |part| match part {
+        Condition::Expr(expr) => errors.extend(check_boolean(expr, names)),
+        Condition::State(state) => {
+            state.each_expr(&mut |expr| errors.extend(check_expr(expr, names)));
+            errors.extend(rules::check_kind(&state.kind, 0..0, names).err());
+        }
+        Condition::Numeric(numeric) => numeric.each_expr(&mut |expr| errors.extend(check_expr(expr, names))),
+        _ => {}
+    });
+    errors
+}
+
+/// Everything wrong with a template.
+pub fn check_template(template: &Template, names: &Names) -> Vec<ExprError> {
+    let found = template.expressions().flat_map(|(expr, start)| shifted(check_expr(expr, names), start));
+    found.collect()
+}
+
+/// Everything wrong with the parameters of a statement; the statement itself is for Postgres to check.
+pub fn check_sql(template: &SqlTemplate, names: &Names) -> Vec<ExprError> {
+    let params = template.params().iter().zip(template.param_starts());
+    params.flat_map(|(expr, start)| shifted(check_expr(expr, names), *start)).collect()
+}
+
+/// Everything wrong with a payload.
+pub fn check_json(template: &JsonTemplate, names: &Names) -> Vec<ExprError> {
+    check_expr(template.expr(), names)
+}
+
+fn shifted(errors: Vec<ExprError>, by: usize) -> impl Iterator<Item = ExprError> {
+    errors.into_iter().map(move |e| e.shifted(by))
+}

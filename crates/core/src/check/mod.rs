@@ -137,14 +137,21 @@ pub fn check_boolean(expr: &Expr, names: &Names) -> Vec<ExprError> {
 
 /// Everything wrong with a condition.
 pub fn check_condition(condition: &Condition, names: &Names) -> Vec<ExprError> {
+    if let Condition::Expr(expr) = condition {
+        return check_boolean(expr, names);
+    }
     let mut errors = Vec::new();
+    let within =
+        |found: Vec<ExprError>, expr: &Expr| found.into_iter().map(|e| e.within(expr.text())).collect::<Vec<_>>();
     condition.each(&mut |part| match part {
-        Condition::Expr(expr) => errors.extend(check_boolean(expr, names)),
+        Condition::Expr(expr) => errors.extend(within(check_boolean(expr, names), expr)),
         Condition::State(state) => {
-            state.each_expr(&mut |expr| errors.extend(check_expr(expr, names)));
+            state.each_expr(&mut |expr| errors.extend(within(check_expr(expr, names), expr)));
             errors.extend(rules::check_kind(&state.kind, 0..0, names).err());
         }
-        Condition::Numeric(numeric) => numeric.each_expr(&mut |expr| errors.extend(check_expr(expr, names))),
+        Condition::Numeric(numeric) => {
+            numeric.each_expr(&mut |expr| errors.extend(within(check_expr(expr, names), expr)));
+        }
         _ => {}
     });
     errors

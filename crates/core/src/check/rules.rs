@@ -1,7 +1,7 @@
 //! Which names exist and which types go together.
 
 use super::{Names, TableShape};
-use crate::expr::{Access, ArithmeticOp, CompareOp, ExprError, ExprErrorKind, Function, Kind, Node, Type};
+use crate::expr::{Access, ArithmeticOp, CompareOp, ExprError, ExprErrorKind, Function, Kind, Node, Span, Type};
 use crate::suggest::nearest;
 use crate::value::Value;
 use std::ops::Range;
@@ -66,7 +66,7 @@ pub fn column<'a>(base: &Node, steps: &'a [Access], names: &Names) -> Result<Opt
                     && let Some(near) = nearest(name, EVENT_FIELDS)
                 {
                     let message = format!("\"event\" has no member \"{name}\"");
-                    let error = ExprError::new(ExprErrorKind::UnknownName, span.range(), message);
+                    let error = ExprError::new(ExprErrorKind::UnknownName, past_dot(*span), message);
                     return Err(error.with_suggestion(Some(near)));
                 }
                 return Ok(None);
@@ -86,11 +86,14 @@ pub fn column<'a>(base: &Node, steps: &'a [Access], names: &Names) -> Result<Opt
         None => {
             let message = format!("column \"{name}\" does not exist in table \"{}\"", shape.name);
             let near = nearest(name, shape.columns.iter().map(|(column, _)| column.as_str()));
-            // the caret belongs under the name, not under its dot
-            let span = span.start as usize + 1..span.end as usize;
-            Err(ExprError::new(ExprErrorKind::UnknownName, span, message).with_suggestion(near))
+            Err(ExprError::new(ExprErrorKind::UnknownName, past_dot(*span), message).with_suggestion(near))
         }
     }
+}
+
+/// The caret belongs under the name, not under its dot.
+fn past_dot(span: Span) -> Range<usize> {
+    span.start as usize + 1..span.end as usize
 }
 
 /// Whether a parameter takes a type.

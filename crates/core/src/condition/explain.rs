@@ -48,6 +48,9 @@ impl Condition {
                 refusal("and".to_owned(), String::new())
             }
             Condition::Or(any) => {
+                if any.is_empty() {
+                    return refusal("or []".to_owned(), String::new());
+                }
                 let mut found = Vec::new();
                 for condition in any {
                     found.push(condition.refusal(scope, budget)?.clause);

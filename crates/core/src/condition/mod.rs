@@ -86,7 +86,7 @@ impl Condition {
         }
         match document {
             Json::Bool(b) => Ok(Condition::Constant(*b)),
-            Json::String(text) => Condition::parse_text(text),
+            Json::String(text) => Condition::parse_text(text).map_err(|e| e.within(text)),
             Json::Array(items) => Ok(Condition::And(each(items, depth)?)),
             Json::Object(map) if map.get("enabled") == Some(&Json::Bool(false)) => Ok(Condition::Constant(true)),
             Json::Object(map) if map.keys().all(|key| key.is_empty() || key.starts_with('/')) => {

@@ -124,7 +124,8 @@ impl StateIs {
     pub(super) fn describe(&self) -> String {
         let ids: Vec<&str> = self.ids.iter().map(Template::text).collect();
         let values: Vec<String> = self.values.iter().map(Value::to_json).collect();
-        format!("state.{}[{}].{} is {}", self.kind, ids.join(", "), self.field, values.join(" or "))
+        let held = self.held_for.map_or_else(String::new, |d| format!(" for {d}"));
+        format!("state.{}[{}].{} is {}{held}", self.kind, ids.join(", "), self.field, values.join(" or "))
     }
 
     pub(super) fn current(&self, scope: &dyn Scope, budget: &mut Budget) -> Result<String, ExprError> {
@@ -286,7 +287,7 @@ fn scalar_text(field: &str, value: &Json) -> Result<String, ExprError> {
 
 /// An expression, also one wrapped in `{{ }}`.
 fn expression(text: &str) -> Result<Expr, ExprError> {
-    match Condition::parse_text(text)? {
+    match Condition::parse_text(text).map_err(|e| e.within(text))? {
         Condition::Expr(expr) => Ok(expr),
         _ => Err(ExprError::new(ExprErrorKind::Syntax, 0..0, "expected an expression")),
     }

@@ -40,12 +40,14 @@ pub struct ExprError {
     pub detail: Option<String>,
     /// What to write instead, in a full sentence.
     pub hint: Option<String>,
+    /// The text the span points into, if it is only a part of what was given, such as a string in a JSON document.
+    pub within: Option<String>,
 }
 
 impl ExprError {
     /// An error without detail or hint.
     pub fn new(kind: ExprErrorKind, span: Range<usize>, message: impl Into<String>) -> ExprError {
-        ExprError { kind, span, message: message.into(), detail: None, hint: None }
+        ExprError { kind, span, message: message.into(), detail: None, hint: None, within: None }
     }
 
     /// Adds a detail.
@@ -68,6 +70,12 @@ impl ExprError {
         self
     }
 
+    /// Says which text the span points into, unless that is already said.
+    pub fn within(mut self, text: &str) -> ExprError {
+        self.within.get_or_insert_with(|| text.to_owned());
+        self
+    }
+
     /// Moves the span right, for a text that sits inside a larger one.
     pub fn shifted(mut self, by: usize) -> ExprError {
         self.span = self.span.start + by..self.span.end + by;
@@ -76,6 +84,7 @@ impl ExprError {
 
     /// The line of the text with the error and a caret under it, as psql shows it.
     pub fn caret(&self, text: &str) -> String {
+        let text = self.within.as_deref().unwrap_or(text);
         let at = floor_boundary(text, self.span.start);
         let line_start = text[..at].rfind('\n').map_or(0, |i| i + 1);
         let line_end = text[at..].find('\n').map_or(text.len(), |i| at + i);

@@ -7,7 +7,7 @@ use super::error::{ExprError, ExprErrorKind};
 /// Longest text of one expression, in bytes.
 pub const MAX_TEXT: usize = 64 * 1024;
 /// Deepest nesting of brackets and of `? :`.
-pub const MAX_NESTING: usize = 64;
+pub const MAX_NESTING: usize = 32;
 
 /// Refuses texts that are too long or too deep, and quotes or comments without an end.
 pub fn check(text: &str) -> Result<(), ExprError> {
@@ -15,7 +15,9 @@ pub fn check(text: &str) -> Result<(), ExprError> {
         return Err(too_complex(0, format!("It has {} bytes; the limit is {MAX_TEXT}.", text.len())));
     }
     let bytes = text.as_bytes();
-    let (mut at, mut depth, mut questions) = (0, 0_usize, 0_usize);
+    // the question marks that are open at each level of brackets
+    let mut levels = vec![0_usize];
+    let (mut at, mut nesting) = (0, 0_usize);
     while at < bytes.len() {
         match bytes[at] {
             quote @ (b'\'' | b'"') => at = end_of_quote(text, at, quote)?,
@@ -27,20 +29,31 @@ pub fn check(text: &str) -> Result<(), ExprError> {
                 None => return Err(ExprError::new(ExprErrorKind::Syntax, at..at + 2, "unterminated /* comment")),
             },
             b'(' | b'[' | b'{' => {
-                depth += 1;
+                levels.push(0);
+                nesting += 1;
                 at += 1;
             }
-            b')' | b']' | b'}' => {
-                depth = depth.saturating_sub(1);
+            closing @ (b')' | b']' | b'}' | b',') => {
+                // what a question mark opened ends with the brackets or the list element around it
+                nesting -= levels.last().copied().unwrap_or_default();
+                if closing != b',' && levels.len() > 1 {
+                    levels.pop();
+                    nesting -= 1;
+                } else if let Some(questions) = levels.last_mut() {
+                    *questions = 0;
+                }
                 at += 1;
             }
             b'?' => {
-                questions += 1;
+                if let Some(questions) = levels.last_mut() {
+                    *questions += 1;
+                }
+                nesting += 1;
                 at += 1;
             }
             _ => at += 1,
         }
-        if depth > MAX_NESTING || questions > MAX_NESTING {
+        if nesting > MAX_NESTING {
             return Err(too_complex(at - 1, format!("It nests more than {MAX_NESTING} levels.")));
         }
     }

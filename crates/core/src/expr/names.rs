@@ -90,7 +90,10 @@ fn health(steps: Vec<Access>, span: Span) -> Result<Node, ExprError> {
 
 fn as_node(access: Access) -> Node {
     match access {
-        Access::Member(name, span) => Node { kind: Kind::Literal(Value::Text(name)), span },
+        // past the dot or bracket
+        Access::Member(name, span) => {
+            Node { kind: Kind::Literal(Value::Text(name)), span: Span { start: span.start + 1, end: span.end } }
+        }
         Access::Index(node) => node,
     }
 }

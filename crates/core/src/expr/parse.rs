@@ -26,7 +26,13 @@ pub fn parse(text: &str) -> Parsed {
             pest::error::InputLocation::Pos(at) => at,
             pest::error::InputLocation::Span((at, _)) => at,
         };
-        syntax::unexpected(text, at)
+        match e.variant {
+            pest::error::ErrorVariant::ParsingError { .. } => syntax::unexpected(text, at),
+            // the parser stops before it would overflow the stack
+            pest::error::ErrorVariant::CustomError { message } => {
+                ExprError::new(ExprErrorKind::TooComplex, at..at, "expression is too complex").with_detail(message)
+            }
+        }
     })?;
     let expr = pairs.next().ok_or_else(|| syntax::unexpected(text, 0))?;
     Builder { text, wraps: 0 }.expr(expr)
@@ -99,6 +105,7 @@ impl<'a> Builder<'a> {
 
     /// The binary layers share one shape: a lone operand passes through unchanged.
     fn any(&mut self, pair: Pair<'a, Rule>) -> Parsed {
+        let pair = lone_operand(pair);
         let span = span_of(&pair);
         let rule = pair.as_rule();
         let mut inner = pair.into_inner();
@@ -310,6 +317,7 @@ impl<'a> Builder<'a> {
             Rule::double => Arc::from(unquote_double(&key)?),
             _ => Arc::from(key.as_str()),
         };
+        let _colon = self.next(&mut inner)?;
         let value = self.next(&mut inner)?;
         Ok((name, self.expr(value)?))
     }
@@ -318,6 +326,18 @@ impl<'a> Builder<'a> {
         let function = functions::resolve(name.as_str(), args.len(), span_of(name).range())?;
         Ok(self.node(Kind::Call(function, args), span))
     }
+}
+
+/// Skips the layers that hold a single operand, so that the recursion is as deep as the text and no deeper.
+fn lone_operand(mut pair: Pair<'_, Rule>) -> Pair<'_, Rule> {
+    while !matches!(pair.as_rule(), Rule::postfix) {
+        let mut inner = pair.clone().into_inner();
+        match (inner.next(), inner.next()) {
+            (Some(only), None) => pair = only,
+            _ => break,
+        }
+    }
+    pair
 }
 
 fn span_of(pair: &Pair<'_, Rule>) -> Span {

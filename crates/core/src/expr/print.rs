@@ -85,7 +85,8 @@ fn operand(node: &Node, out: &mut String) {
     let simple = matches!(
         node.kind,
         Kind::Root(_) | Kind::State(_) | Kind::Path(..) | Kind::List(_) | Kind::Object(_) | Kind::Call(..)
-    ) || matches!(&node.kind, Kind::Literal(Value::Text(_) | Value::Bool(_) | Value::Null));
+    ) || matches!(&node.kind, Kind::Literal(Value::Text(_) | Value::Bool(_) | Value::Null))
+        || matches!(&node.kind, Kind::Literal(Value::Number(n)) if !n.is_negative());
     if simple {
         write(node, out);
     } else {

@@ -50,6 +50,7 @@ fn hint(text: &str, start: usize, token: &str) -> Option<String> {
         ":" if text[start..].starts_with("::") => {
             Some("There are no casts here; use number(x), text(x), time(x) or date(x).".to_owned())
         }
+        "=" if before.ends_with('=') => Some("Did you mean \"=\"?".to_owned()),
         "=" | "<" | ">" | "!" | "+" if after_pipe(before) => {
             Some("A pipe applies to everything on its left; put it in parentheses: (x | f) = y.".to_owned())
         }

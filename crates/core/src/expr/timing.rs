@@ -7,7 +7,7 @@
 
 use super::ast::{ArithmeticOp, Kind, Node};
 use super::functions::Purity;
-use super::{Budget, ExprError, Scope, eval, ops, references};
+use super::{Budget, ExprError, ExprErrorKind, Scope, eval, ops, references};
 use crate::value::{Timestamp, Value};
 use std::cmp::Ordering;
 
@@ -80,9 +80,7 @@ fn collect(node: &Node, scope: &dyn Scope, budget: &mut Budget, found: &mut Time
             let flip = if op.is_equality() {
                 first_flip(now, |at| sides(&pair.0, &pair.1, scope, at, budget))?
             } else {
-                let outcome =
-                    |at| Ok(Some(eval::holds(node, &Ahead { scope, now: at }, budget).unwrap_or(false).cmp(&false)));
-                first_flip(now, outcome)?
+                first_flip(now, |at| outcome(node, scope, at, budget))?
             };
             if let Some(at) = flip {
                 found.at(at);
@@ -202,6 +200,15 @@ fn one_direction(a: &Node, b: &Node) -> bool {
     match (direction(a), direction(b)) {
         (Some(a), Some(b)) => a.plus(b.reversed()).is_some(),
         _ => false,
+    }
+}
+
+/// The answer of a comparison at another time; sides that have no order say no.
+fn outcome(node: &Node, scope: &dyn Scope, at: Timestamp, budget: &mut Budget) -> Result<Option<Ordering>, ExprError> {
+    match eval::holds(node, &Ahead { scope, now: at }, budget) {
+        Ok(holds) => Ok(Some(holds.cmp(&false))),
+        Err(e) if matches!(e.kind, ExprErrorKind::TypeMismatch | ExprErrorKind::InvalidValue) => Ok(None),
+        Err(e) => Err(e),
     }
 }
 

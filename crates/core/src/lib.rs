@@ -6,6 +6,7 @@
 
 pub mod check;
 pub mod condition;
+pub mod cron;
 pub mod expr;
 pub mod suggest;
 pub mod template;

@@ -3,6 +3,10 @@
 //! A topic is words joined by dots. In a pattern `*` stands for exactly one word, or inside a word for any run of
 //! characters; `#` stands for any number of words, also none. An empty pattern selects everything.
 
+mod index;
+
+pub use index::TopicIndex;
+
 use crate::expr::{ExprError, ExprErrorKind};
 
 /// Longest pattern or topic, in bytes.
@@ -11,11 +15,16 @@ const MAX_LENGTH: usize = 1024;
 /// The older spelling of entity topics, `graph.node.created.<kind>`.
 const GRAPH_PREFIX: &str = "graph.node.";
 
-/// Whether a pattern selects a topic.
+/// Whether a pattern selects a topic, as it stands or by its older spelling.
 pub fn matches(pattern: &str, topic: &str) -> bool {
+    let pattern = pattern.trim();
     if pattern.is_empty() || pattern == "#" || pattern == topic {
         return true;
     }
+    selects(pattern, topic) || (pattern.starts_with(GRAPH_PREFIX) && selects(&canonical(pattern), topic))
+}
+
+fn selects(pattern: &str, topic: &str) -> bool {
     let pattern: Vec<&str> = pattern.split('.').collect();
     let topic: Vec<&str> = topic.split('.').collect();
     words_match(&pattern, &topic)

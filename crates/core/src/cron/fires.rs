@@ -1,0 +1,145 @@
+//! The next firing. Time is walked in stretches of one offset; inside a stretch the calendar is plain, and what
+//! daylight saving does happens only where two stretches meet.
+
+use super::Cron;
+use crate::value::Timestamp;
+use chrono::{
+    DateTime, Datelike, Days, Duration, Months, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeZone, Timelike,
+};
+use chrono_tz::Tz;
+
+/// How far to look; the calendar repeats long before.
+const HORIZON_YEARS: u32 = 100;
+
+impl Cron {
+    /// Whether any date satisfies the schedule; a leap day on a given weekday can take 40 years.
+    pub(super) fn ever_fires(&self) -> bool {
+        let start = NaiveDate::from_ymd_opt(2000, 1, 1).unwrap_or_default().and_time(NaiveTime::MIN);
+        let end = start.checked_add_months(Months::new(12 * HORIZON_YEARS)).unwrap_or(start);
+        self.next_civil(start, end).is_some()
+    }
+
+    fn matches_day(&self, date: NaiveDate) -> bool {
+        let (day, weekday) = (self.days.contains(date), self.weekdays.contains(date));
+        // two restrictions are alternatives, as in every cron since Vixie's
+        if self.days.star || self.weekdays.star { day && weekday } else { day || weekday }
+    }
+
+    /// The first civil time of the schedule in `from..before`.
+    fn next_civil(&self, from: NaiveDateTime, before: NaiveDateTime) -> Option<NaiveDateTime> {
+        let mut date = from.date();
+        let mut earliest = from.time();
+        if from.nanosecond() > 0 {
+            let next = from.with_nanosecond(0)?.checked_add_signed(Duration::seconds(1))?;
+            (date, earliest) = (next.date(), next.time());
+        }
+        while date.and_time(earliest) < before {
+            if self.months & 1 << date.month() == 0 {
+                date = date.with_day(1)?.checked_add_months(Months::new(1))?;
+                earliest = NaiveTime::MIN;
+                continue;
+            }
+            if self.matches_day(date)
+                && let Some(time) = self.next_time(earliest)
+            {
+                let found = date.and_time(time);
+                return (found < before).then_some(found);
+            }
+            date = date.checked_add_days(Days::new(1))?;
+            earliest = NaiveTime::MIN;
+        }
+        None
+    }
+
+    /// The first time of day at or after another.
+    fn next_time(&self, earliest: NaiveTime) -> Option<NaiveTime> {
+        let first = |set: u64, from: u32| {
+            let rest = if from < 64 { set >> from << from } else { 0 };
+            (rest != 0).then(|| rest.trailing_zeros())
+        };
+        let (hour, minute, second) = (earliest.hour(), earliest.minute(), earliest.second());
+        if self.hours & 1 << hour != 0 {
+            if self.minutes & 1 << minute != 0
+                && let Some(second) = first(self.seconds, second)
+            {
+                return NaiveTime::from_hms_opt(hour, minute, second);
+            }
+            if let Some(minute) = first(self.minutes, minute + 1) {
+                return NaiveTime::from_hms_opt(hour, minute, first(self.seconds, 0)?);
+            }
+        }
+        NaiveTime::from_hms_opt(first(self.hours, hour + 1)?, first(self.minutes, 0)?, first(self.seconds, 0)?)
+    }
+}
+
+/// A stretch of time in which the offset does not change.
+struct Stretch {
+    /// Its end in UTC seconds, not part of it.
+    end: i64,
+    offset: i64,
+}
+
+fn offset_at(zone: Tz, seconds: i64) -> Option<i64> {
+    let utc = DateTime::from_timestamp(seconds, 0)?.naive_utc();
+    Some(i64::from(zone.offset_from_utc_datetime(&utc).fix().local_minus_utc()))
+}
+
+/// The stretch around an instant; no two changes of offset are within a day of each other.
+fn stretch(zone: Tz, from: i64, horizon: i64) -> Option<Stretch> {
+    const STEP: i64 = 86_400;
+    let offset = offset_at(zone, from)?;
+    if zone == Tz::UTC {
+        return Some(Stretch { end: horizon, offset });
+    }
+    let mut same = from;
+    while same < horizon {
+        let mut other = same + STEP;
+        if offset_at(zone, other)? != offset {
+            while other - same > 1 {
+                let middle = same + (other - same) / 2;
+                if offset_at(zone, middle)? == offset { same = middle } else { other = middle }
+            }
+            return Some(Stretch { end: other, offset });
+        }
+        same = other;
+    }
+    Some(Stretch { end: horizon, offset })
+}
+
+fn civil(seconds: i64, offset: i64) -> Option<NaiveDateTime> {
+    Some(DateTime::from_timestamp(seconds.checked_add(offset)?, 0)?.naive_utc())
+}
+
+/// The first firing after an instant.
+pub fn next_after(cron: &Cron, after: Timestamp, zone: Tz) -> Option<Timestamp> {
+    // the first whole second that may fire
+    let first = after.0.div_euclid(1_000_000) + 1;
+    let horizon = first.checked_add(i64::from(HORIZON_YEARS) * 366 * 86_400)?;
+    // a day earlier, to know what the clock showed before a change that has just passed
+    let mut from = first - 86_400;
+    let mut shown_until: Option<NaiveDateTime> = None;
+    while from < horizon {
+        let Stretch { end, offset } = stretch(zone, from, horizon)?;
+        let mut start = civil(from.max(first), offset)?;
+        if let Some(shown) = shown_until {
+            let opens = civil(from, offset)?;
+            // the clock jumped over a firing: it happens now
+            if opens > shown && !cron.hourly && from >= first && cron.next_civil(shown, opens).is_some() {
+                return Some(Timestamp(from * 1_000_000));
+            }
+            // the clock shows again what it has shown: only what is new counts
+            if !cron.hourly {
+                start = start.max(shown);
+            }
+        }
+        let closes = civil(end, offset)?;
+        if end > first
+            && let Some(found) = cron.next_civil(start, closes)
+        {
+            return Some(Timestamp((found.and_utc().timestamp() - offset) * 1_000_000));
+        }
+        shown_until = Some(shown_until.map_or(closes, |shown| shown.max(closes)));
+        from = end;
+    }
+    None
+}

@@ -7,7 +7,10 @@
 pub mod check;
 pub mod condition;
 pub mod cron;
+pub mod definition;
 pub mod expr;
+pub mod lifecycle;
+pub mod program;
 pub mod suggest;
 pub mod template;
 pub mod topic;

@@ -72,38 +72,27 @@ impl Cron {
     }
 }
 
-/// A stretch of time in which the offset does not change.
-struct Stretch {
-    /// Its end in UTC seconds, not part of it.
-    end: i64,
-    offset: i64,
-}
-
 fn offset_at(zone: Tz, seconds: i64) -> Option<i64> {
     let utc = DateTime::from_timestamp(seconds, 0)?.naive_utc();
     Some(i64::from(zone.offset_from_utc_datetime(&utc).fix().local_minus_utc()))
 }
 
-/// The stretch around an instant; no two changes of offset are within a day of each other.
-fn stretch(zone: Tz, from: i64, horizon: i64) -> Option<Stretch> {
+/// The first second in `from..=upto` at which the offset is another; no two changes are within a day of each other.
+fn next_change(zone: Tz, from: i64, upto: i64, offset: i64) -> Option<i64> {
     const STEP: i64 = 86_400;
-    let offset = offset_at(zone, from)?;
-    if zone == Tz::UTC {
-        return Some(Stretch { end: horizon, offset });
-    }
     let mut same = from;
-    while same < horizon {
-        let mut other = same + STEP;
+    while zone != Tz::UTC && same < upto {
+        let mut other = (same + STEP).min(upto);
         if offset_at(zone, other)? != offset {
             while other - same > 1 {
                 let middle = same + (other - same) / 2;
                 if offset_at(zone, middle)? == offset { same = middle } else { other = middle }
             }
-            return Some(Stretch { end: other, offset });
+            return Some(other);
         }
         same = other;
     }
-    Some(Stretch { end: horizon, offset })
+    None
 }
 
 fn civil(seconds: i64, offset: i64) -> Option<NaiveDateTime> {
@@ -119,7 +108,7 @@ pub fn next_after(cron: &Cron, after: Timestamp, zone: Tz) -> Option<Timestamp> 
     let mut from = first - 86_400;
     let mut shown_until: Option<NaiveDateTime> = None;
     while from < horizon {
-        let Stretch { end, offset } = stretch(zone, from, horizon)?;
+        let offset = offset_at(zone, from)?;
         let mut start = civil(from.max(first), offset)?;
         if let Some(shown) = shown_until {
             let opens = civil(from, offset)?;
@@ -132,12 +121,13 @@ pub fn next_after(cron: &Cron, after: Timestamp, zone: Tz) -> Option<Timestamp> 
                 start = start.max(shown);
             }
         }
+        let found = cron.next_civil(start, civil(horizon, offset)?);
+        let found = found.map(|civil| civil.and_utc().timestamp() - offset);
+        // what was found counts if the clocks do not change on the way to it
+        let Some(end) = next_change(zone, from, found.unwrap_or(horizon), offset) else {
+            return found.map(|seconds| Timestamp(seconds * 1_000_000));
+        };
         let closes = civil(end, offset)?;
-        if end > first
-            && let Some(found) = cron.next_civil(start, closes)
-        {
-            return Some(Timestamp((found.and_utc().timestamp() - offset) * 1_000_000));
-        }
         shown_until = Some(shown_until.map_or(closes, |shown| shown.max(closes)));
         from = end;
     }

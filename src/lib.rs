@@ -1,5 +1,58 @@
 //! automation_engine: the Postgres shell around `automation_core`.
-#![allow(unsafe_code)]
+//!
+//! `capture` writes events inside the user's transaction; `router` turns events into dispatches; `executor` runs them;
+//! `workers` are the processes that call router and executor in loops; `api` is what SQL can call; `store` is the SQL;
+//! `pg` is where Postgres' internals are touched.
 use pgrx::prelude::*;
 
+mod api;
+mod capture;
+mod context;
+mod define;
+mod error;
+mod executor;
+mod failpoint;
+mod gucs;
+mod janitor;
+mod pg;
+mod router;
+mod scope;
+mod shmem;
+mod store;
+mod workers;
+
 ::pgrx::pg_module_magic!();
+
+extension_sql_file!("../sql/schema/00_schemas.sql", name = "schemas", bootstrap);
+extension_sql_file!("../sql/schema/10_tables.sql", name = "tables", requires = ["schemas"]);
+extension_sql_file!("../sql/schema/20_capture.sql", name = "capture", requires = ["tables"]);
+extension_sql_file!("../sql/schema/30_views.sql", name = "views", requires = ["tables"]);
+extension_sql_file!("../sql/schema/40_builders.sql", name = "builders", requires = ["tables"]);
+extension_sql_file!("../sql/schema/90_finalize.sql", name = "finalize", finalize);
+
+/// Called when the library is loaded: by the postmaster if preloaded, else by the first session that needs it.
+#[allow(non_snake_case)]
+#[pg_guard]
+pub extern "C-unwind" fn _PG_init() {
+    gucs::init();
+    workers::quiesce::install_hook();
+    if workers::registration::preloading() {
+        shmem::request();
+        workers::registration::register_static(&workers::launcher::PROCESS);
+    }
+}
+
+#[cfg(any(test, feature = "pg_test"))]
+#[path = "../pgrx-tests/mod.rs"]
+mod pg_tests;
+
+/// What `cargo pgrx test` asks for.
+#[cfg(test)]
+pub mod pg_test {
+    pub fn setup(_options: Vec<&str>) {}
+
+    #[must_use]
+    pub fn postgresql_conf_options() -> Vec<&'static str> {
+        vec![]
+    }
+}

@@ -52,8 +52,8 @@ CREATE TABLE automation_internal.event (
 COMMENT ON TABLE automation_internal.event IS 'Append-only log of everything that happened: op c(reate), u(pdate), d(elete), t(runcate), e(vent), s(tart). For an update, prev holds only the fields that changed.';
 -- serves the router (a range of ids) and the executors (one event by id)
 CREATE INDEX event_id_idx ON automation_internal.event (id);
--- serves the router: events of a transaction that was still open at the previous snapshot
-CREATE INDEX event_xid_idx ON automation_internal.event (xid);
+-- serves the router: events of transactions that were still open at the previous snapshot
+CREATE INDEX event_xid_id_idx ON automation_internal.event (xid, id);
 CREATE TABLE automation_internal.event_default PARTITION OF automation_internal.event DEFAULT;
 
 -- Dedup keys of emit(): a second emission with the same key is refused by the index, not by a look-up.
@@ -68,19 +68,26 @@ CREATE TABLE automation_internal.event_dedup (
 CREATE INDEX event_dedup_created_at_idx ON automation_internal.event_dedup (created_at);
 
 -- The router's place in the log, after PgQ: everything visible in to_snapshot but not in from_snapshot is the current
--- batch, routed in id order up to position. floor_id: no transaction that began after from_snapshot has an id at or
--- below it. One row, taken FOR UPDATE SKIP LOCKED.
+-- batch, routed in id order up to position. from_floor: a transaction that began after from_snapshot has only ids
+-- above it. to_ceiling: no event visible in to_snapshot is above it. One row, taken FOR UPDATE SKIP LOCKED.
 CREATE TABLE automation_internal.router_cursor (
     singleton      boolean     NOT NULL DEFAULT true CONSTRAINT router_cursor_pkey PRIMARY KEY,
     from_snapshot  pg_snapshot NOT NULL,
     from_floor     bigint      NOT NULL,
     to_snapshot    pg_snapshot,
     to_floor       bigint,
+    to_ceiling     bigint,
     position       bigint      NOT NULL DEFAULT 0,
     CONSTRAINT router_cursor_singleton_check CHECK (singleton)
 ) WITH (fillfactor = 10);
 COMMENT ON TABLE automation_internal.router_cursor IS 'How far the log has been routed (snapshot diff).';
 INSERT INTO automation_internal.router_cursor (from_snapshot, from_floor) VALUES (pg_catalog.pg_current_snapshot(), 0);
+
+-- What drain() routed inside a transaction that was still open: the router must not route it again after the commit.
+CREATE TABLE automation_internal.routed_ahead (
+    xid    xid8   NOT NULL,
+    up_to  bigint NOT NULL
+);
 
 -- Definitions ------------------------------------------------------------------------------------------------------
 
@@ -126,6 +133,7 @@ CREATE TABLE automation_internal.definition_change (
 CREATE TABLE automation_internal.audit (
     id          bigint      GENERATED ALWAYS AS IDENTITY CONSTRAINT audit_pkey PRIMARY KEY,
     at          timestamptz NOT NULL,
+    role_id     oid         NOT NULL,
     role        name        NOT NULL,
     action      text        NOT NULL,
     automation  text,

@@ -265,7 +265,7 @@ COMMENT ON COLUMN automation.log.detail IS 'The facts.';
 CREATE VIEW automation.audit_log WITH (security_barrier) AS
 SELECT u.at, u.role, u.action, u.automation, u.details
   FROM automation_internal.audit AS u
- WHERE pg_catalog.pg_has_role(u.role, 'USAGE')
+ WHERE pg_catalog.pg_has_role(u.role_id, 'USAGE')
     OR EXISTS (SELECT FROM automation_internal.automation AS a
                 WHERE a.name = u.automation AND pg_catalog.pg_has_role(a.owner, 'USAGE'))
  ORDER BY u.id DESC;

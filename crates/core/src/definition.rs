@@ -208,11 +208,23 @@ pub struct Document {
     pub tenant: Option<String>,
 }
 
-const FIELDS: &[&str] = &["name", "description", "trigger", "triggers", "condition", "key", "steps", "ordering", "tenant"];
+const FIELDS: &[&str] =
+    &["name", "description", "trigger", "triggers", "condition", "key", "steps", "ordering", "tenant"];
 const TRIGGER_FIELDS: &[&str] = &["id", "on", "kind", "columns", "topic", "filter"];
 const STEP_FIELDS: &[&str] = &[
-    "id", "do", "sql", "function", "args", "topic", "channel", "payload", "condition", "continue_on_error",
-    "allow_failure", "timeout", "enabled",
+    "id",
+    "do",
+    "sql",
+    "function",
+    "args",
+    "topic",
+    "channel",
+    "payload",
+    "condition",
+    "continue_on_error",
+    "allow_failure",
+    "timeout",
+    "enabled",
 ];
 
 /// Reads a document and fills in what it leaves open: ids, lists, aliases. All problems of shape are returned, not
@@ -340,13 +352,7 @@ fn parts<T: serde::de::DeserializeOwned>(
     read
 }
 
-fn unknown_fields(
-    fields: &Map<String, Json>,
-    known: &[&str],
-    path: &str,
-    place: &str,
-    problems: &mut Vec<Problem>,
-) {
+fn unknown_fields(fields: &Map<String, Json>, known: &[&str], path: &str, place: &str, problems: &mut Vec<Problem>) {
     for field in fields.keys().filter(|field| !known.contains(&field.as_str())) {
         let path = if path.is_empty() { field.clone() } else { format!("{path}.{field}") };
         let mut problem = Problem::shape(path, place, format!("unknown field \"{field}\""));
@@ -363,11 +369,9 @@ fn check_name(name: &str, path: &str, noun: &str, problems: &mut Vec<Problem>) {
         || name.trim() != name
         || name.chars().any(|c| c.is_control() || c == '\u{200b}' || ('\u{202a}'..='\u{202e}').contains(&c));
     if bad {
-        problems.push(
-            Problem::shape(path, noun, format!("invalid name {name:?}")).hint(format!(
-                "A name has 1 to {MAX_NAME} characters, without control characters and spaces at its ends."
-            )),
-        );
+        problems.push(Problem::shape(path, noun, format!("invalid name {name:?}")).hint(format!(
+            "A name has 1 to {MAX_NAME} characters, without control characters and spaces at its ends."
+        )));
     }
 }
 

@@ -184,8 +184,12 @@ fn step(def: &StepDef, place: usize, problems: &mut Vec<Problem>) -> Option<Step
     let path = format!("steps[{place}]");
     let before = problems.len();
     let action = action(def, &id, &path, problems);
-    let condition =
-        condition(def.condition.as_ref(), &format!("{path}.condition"), format!("condition of step \"{id}\""), problems);
+    let condition = condition(
+        def.condition.as_ref(),
+        &format!("{path}.condition"),
+        format!("condition of step \"{id}\""),
+        problems,
+    );
     let timeout_ms = def.timeout.as_ref().and_then(|text| {
         let micros = Duration::parse(text).map(Duration::total_micros);
         match micros {

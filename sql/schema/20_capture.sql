@@ -1,0 +1,3 @@
+CREATE FUNCTION automation_internal.capture_change() RETURNS trigger
+LANGUAGE c AS 'MODULE_PATHNAME', 'automation_capture_change';
+COMMENT ON FUNCTION automation_internal.capture_change() IS 'Records a change of a watched table as an event.';

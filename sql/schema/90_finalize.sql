@@ -1,0 +1,119 @@
+-- Runs last: functions that call ours, grants, comments.
+
+CREATE TYPE automation.definition AS (name text, version integer, status text, notices text[]);
+COMMENT ON TYPE automation.definition IS 'What define() answers.';
+
+CREATE FUNCTION automation.define(name text DEFAULT NULL, trigger automation.trigger DEFAULT NULL,
+                                  steps automation.step[] DEFAULT NULL, triggers automation.trigger[] DEFAULT NULL,
+                                  description text DEFAULT NULL, condition text DEFAULT NULL, key text DEFAULT NULL,
+                                  ordering text DEFAULT NULL, tenant text DEFAULT NULL, run_as text DEFAULT NULL,
+                                  status text DEFAULT NULL, document text DEFAULT NULL)
+RETURNS SETOF automation.definition LANGUAGE sql
+BEGIN ATOMIC
+    -- one text in curly braces is a document
+    SELECT d.name, d.version, d.status, d.notices
+      FROM automation_internal.define_text(COALESCE($12, $1), $10, $11) AS d
+     WHERE $12 IS NOT NULL
+        OR ($2 IS NULL AND $3 IS NULL AND $4 IS NULL AND pg_catalog.ltrim($1) LIKE '{%')
+ UNION ALL
+    SELECT d.name, d.version, d.status, d.notices
+      FROM automation_internal.define_document(
+               pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+                   'name', $1, 'description', $5, 'condition', $6, 'key', $7, 'ordering', $8, 'tenant', $9))
+               || pg_catalog.jsonb_build_object(
+                   'triggers', COALESCE(pg_catalog.to_jsonb($4), '[]')
+                               || CASE WHEN $2 IS NULL THEN '[]' ELSE pg_catalog.jsonb_build_array($2::jsonb) END,
+                   'steps', COALESCE(pg_catalog.to_jsonb($3), '[]')),
+               $10, $11) AS d
+     WHERE NOT ($12 IS NOT NULL
+        OR ($2 IS NULL AND $3 IS NULL AND $4 IS NULL AND pg_catalog.ltrim($1) LIKE '{%'));
+END;
+COMMENT ON FUNCTION automation.define(text, automation.trigger, automation.step[], automation.trigger[], text, text, text, text, text, text, text, text) IS 'Defines an automation, or a new version of one; does nothing if nothing changed.';
+
+CREATE FUNCTION automation.define(document jsonb)
+RETURNS SETOF automation.definition LANGUAGE sql
+BEGIN ATOMIC
+    SELECT d.name, d.version, d.status, d.notices FROM automation_internal.define_document($1, NULL, NULL) AS d;
+END;
+COMMENT ON FUNCTION automation.define(jsonb) IS 'Defines an automation from its document.';
+
+CREATE VIEW automation.stat_workers AS
+SELECT w.worker, w.pid, w.state, w.owner, w.runs, w.failed_runs, w.batches, w.events, w.dispatches, w.errors,
+       w.started_at
+  FROM automation_internal.worker_list() AS w;
+COMMENT ON VIEW automation.stat_workers IS 'The processes that work for this database.';
+COMMENT ON COLUMN automation.stat_workers.worker IS 'conductor or executor.';
+COMMENT ON COLUMN automation.stat_workers.pid IS 'Its process id, see pg_stat_activity.';
+COMMENT ON COLUMN automation.stat_workers.state IS 'running, idle, busy, starting or not running.';
+COMMENT ON COLUMN automation.stat_workers.owner IS 'The role an executor works as.';
+COMMENT ON COLUMN automation.stat_workers.runs IS 'Runs since it started.';
+COMMENT ON COLUMN automation.stat_workers.failed_runs IS 'How many of them failed.';
+COMMENT ON COLUMN automation.stat_workers.batches IS 'Transactions with work in them.';
+COMMENT ON COLUMN automation.stat_workers.events IS 'Events routed.';
+COMMENT ON COLUMN automation.stat_workers.dispatches IS 'Dispatches written.';
+COMMENT ON COLUMN automation.stat_workers.errors IS 'Turns that failed.';
+COMMENT ON COLUMN automation.stat_workers.started_at IS 'When it started.';
+
+CREATE FUNCTION automation.timeline(run bigint)
+RETURNS SETOF text LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT l.line
+      FROM (SELECT 0 AS place,
+                   'run ' || r.id || ' of "' || r.automation || '" version ' || r.version || ': ' || r.status
+                   || COALESCE(' (' || r.ended_reason || ')', '')
+                   || COALESCE(' in ' || pg_catalog.round((EXTRACT(epoch FROM r.took) * 1000)::numeric, 1) || ' ms', '')
+                   AS line
+              FROM automation.runs AS r
+             WHERE r.id = $1
+         UNION ALL
+            SELECT 1,
+                   'event ' || e.id || ' ' || e.topic || COALESCE(' ' || e.kind || ':' || e.entity_id, '')
+                   || COALESCE(' by ' || e.actor, ' by ' || e.role)
+              FROM automation.runs AS r
+              JOIN automation.events AS e ON e.id = r.event_id
+             WHERE r.id = $1
+         UNION ALL
+            SELECT 1 + s.seq,
+                   'step ' || s.step || ' (' || s.kind || '): ' || s.status
+                   || COALESCE(' in ' || pg_catalog.round((EXTRACT(epoch FROM s.took) * 1000)::numeric, 1) || ' ms', '')
+                   || COALESCE(' ' || NULLIF(s.result::text, '{}'), '') || COALESCE(' ' || s.error, '')
+              FROM automation.run_steps AS s
+             WHERE s.run_id = $1) AS l
+     ORDER BY l.place;
+END;
+COMMENT ON FUNCTION automation.timeline(bigint) IS 'What a run did, line by line.';
+
+-- Nothing for PUBLIC, not even to look.
+REVOKE ALL ON SCHEMA automation FROM PUBLIC;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA automation, automation_internal FROM PUBLIC;
+REVOKE ALL ON ALL TABLES IN SCHEMA automation, automation_internal FROM PUBLIC;
+
+COMMENT ON FUNCTION automation.watch_table IS 'Records every change of a table from now on; returns the kind its rows are known as.';
+COMMENT ON FUNCTION automation.unwatch_table IS 'Stops recording changes of a table.';
+COMMENT ON FUNCTION automation.set_state IS 'Gives an entity without a table its state; returns the event''s id if that is a change.';
+COMMENT ON FUNCTION automation.patch_state IS 'Merges fields into the state of an entity without a table; null removes a field.';
+COMMENT ON FUNCTION automation.remove_state IS 'Removes an entity without a table.';
+COMMENT ON FUNCTION automation.state IS 'Current state of an entity as expressions see it.';
+COMMENT ON FUNCTION automation.emit IS 'Publishes an event on a topic of your own; returns its id.';
+COMMENT ON FUNCTION automation.validate IS 'Lists everything that is wrong with a document, without saving it.';
+COMMENT ON FUNCTION automation.document IS 'The document of an automation as it is stored.';
+COMMENT ON FUNCTION automation.activate IS 'Starts a draft or paused automation.';
+COMMENT ON FUNCTION automation.resume IS 'Starts a paused automation again.';
+COMMENT ON FUNCTION automation.pause IS 'Stops an automation from starting runs; what is queued is cancelled.';
+COMMENT ON FUNCTION automation.revert_to_draft IS 'Makes a paused automation a draft again.';
+COMMENT ON FUNCTION automation.drop_automation IS 'Removes an automation; its history stays.';
+COMMENT ON FUNCTION automation.start_run IS 'Starts a run by hand; it begins when this transaction has committed.';
+COMMENT ON FUNCTION automation.cancel_run IS 'Cancels a run that has not ended.';
+COMMENT ON FUNCTION automation.route IS 'Routes committed events by hand, as the conductor does.';
+COMMENT ON FUNCTION automation.dispatch IS 'Runs queued work by hand, as executors do.';
+COMMENT ON FUNCTION automation.drain IS 'Routes and runs until nothing is left, including what this transaction wrote.';
+COMMENT ON FUNCTION automation.sweep IS 'Does the housekeeping: partitions, retention, counters.';
+COMMENT ON FUNCTION automation.start_workers IS 'Starts the workers of this database.';
+COMMENT ON FUNCTION automation.stop_workers IS 'Stops the workers of this database.';
+COMMENT ON FUNCTION automation.status IS 'The engine''s condition: workers, watched tables, queue.';
+COMMENT ON FUNCTION automation.evaluate IS 'Evaluates an expression over given values.';
+COMMENT ON FUNCTION automation.extract_refs IS 'Which entities a condition reads.';
+COMMENT ON FUNCTION automation.match_topic IS 'Does a topic match a pattern?';
+COMMENT ON FUNCTION automation.match_filter IS 'Does a payload match a JSON-Pointer filter?';
+
+SELECT automation_internal.announce_extension();

@@ -1,0 +1,242 @@
+//! Driving and watching the engine.
+use std::sync::atomic::Ordering;
+
+use pgrx::datum::TimestampWithTimeZone;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+use crate::error::{EngineError, EngineResult, OrReport};
+use crate::executor::{self, Claimer};
+use crate::pg::{clock, identity, names};
+use crate::router::{self, Routed};
+use crate::shmem::{self, STATE_PRESENT, shared};
+use crate::store::{dispatches, health};
+use crate::workers::{launcher, registration};
+use crate::{gucs, janitor, workers};
+
+/// Routes up to n committed events, as the conductor does. 0 while somebody else is routing.
+#[pg_extern]
+fn route(n: default!(i64, "1000")) -> Result<i64, ErrorReport> {
+    check_count(n).or_report()?;
+    Ok(match router::route(n) {
+        Routed::Busy => 0,
+        Routed::Events { events, .. } => events as i64,
+    })
+}
+
+/// Runs up to n queued dispatches, as executors do. Only those of roles that the caller may act for.
+#[pg_extern]
+fn dispatch(n: default!(i64, "1000")) -> Result<i64, ErrorReport> {
+    check_count(n).or_report()?;
+    Ok(dispatch_up_to(n))
+}
+
+fn check_count(n: i64) -> EngineResult<()> {
+    if (1..=1_000_000).contains(&n) {
+        return Ok(());
+    }
+    Err(EngineError::invalid(format!("n must be between 1 and 1000000, not {n}")))
+}
+
+fn dispatch_up_to(n: i64) -> i64 {
+    let mut runs = 0;
+    for owner in dispatches::owners() {
+        if !identity::can_become(identity::current_user(), owner) {
+            continue;
+        }
+        let mut claimer = Claimer::new(owner, false);
+        while runs < n {
+            let turn = executor::turn(&mut claimer, (n - runs).min(gucs::batch_size()));
+            // Not committed yet, but gone for this transaction.
+            claimer.committed();
+            runs += turn.runs as i64;
+            if turn.runs == 0 {
+                break;
+            }
+        }
+    }
+    runs
+}
+
+/// Routes and runs until nothing is left, including what this still open transaction wrote itself. Returns the runs.
+#[pg_extern]
+fn drain() -> Result<i64, ErrorReport> {
+    let (mut runs, mut own) = (0, 0);
+    loop {
+        let (routed_own, last) = router::route_own(own);
+        own = last;
+        let routed = match router::route(gucs::route_batch_size()) {
+            Routed::Busy => 0,
+            Routed::Events { events, more, .. } => events + usize::from(more),
+        };
+        let ran = dispatch_up_to(i64::MAX);
+        runs += ran;
+        if routed_own == 0 && routed == 0 && ran == 0 {
+            return Ok(runs);
+        }
+        pgrx::check_for_interrupts!();
+    }
+}
+
+/// Does the housekeeping that the conductor does now and then.
+#[pg_extern]
+fn sweep() -> Result<(), ErrorReport> {
+    superuser_only("sweep").or_report()?;
+    janitor::keep_house();
+    Ok(())
+}
+
+fn superuser_only(what: &str) -> EngineResult<()> {
+    if identity::is_superuser(identity::current_user()) {
+        return Ok(());
+    }
+    Err(EngineError::not_allowed(format!("must be superuser to call automation.{what}()")))
+}
+
+/// Starts the workers of this database; without preloading, until the server's next restart.
+#[pg_extern]
+fn start_workers() -> Result<bool, ErrorReport> {
+    start().or_report()
+}
+
+fn start() -> EngineResult<bool> {
+    superuser_only("start_workers")?;
+    if !shared().has_launcher() && registration::start(&launcher::PROCESS).is_none() {
+        return Err(EngineError::out_of_workers("could not start the launcher")
+            .detail("All background worker slots are in use.")
+            .hint("Raise max_worker_processes and restart the server."));
+    }
+    launcher::expect(shmem::my_database());
+    Ok(true)
+}
+
+/// Stops the workers of this database until start_workers() or the server's next restart.
+#[pg_extern]
+fn stop_workers() -> Result<bool, ErrorReport> {
+    superuser_only("stop_workers").or_report()?;
+    let Some(slot) = shared().database(shmem::my_database()) else { return Ok(false) };
+    slot.stopped.store(true, Ordering::Release);
+    slot.wake_conductor();
+    Ok(true)
+}
+
+/// Called by the install script: starts the workers once the extension is committed.
+#[pg_extern(schema = "automation_internal")]
+fn announce_extension() -> Result<(), ErrorReport> {
+    let today = clock::day(clock::now());
+    crate::store::partitions::ensure(today, today + 3);
+    if shared().has_launcher() {
+        workers::wake::launcher_at_commit();
+    } else {
+        pgrx::ereport!(
+            PgLogLevel::NOTICE,
+            PgSqlErrorCode::ERRCODE_WARNING,
+            "automation_engine is not preloaded, so no workers are running",
+            "HINT: Add it to shared_preload_libraries, or start the workers now with: SELECT automation.start_workers()."
+        );
+    }
+    Ok(())
+}
+
+type StatusRow = (String, String, Option<String>);
+
+/// The engine's condition: one row per thing worth knowing.
+#[pg_extern]
+fn status() -> TableIterator<'static, (name!(item, String), name!(status, String), name!(detail, Option<String>))> {
+    TableIterator::new(status_rows())
+}
+
+fn status_rows() -> Vec<StatusRow> {
+    let row = |item: &str, status: &str, detail: Option<String>| (item.to_owned(), status.to_owned(), detail);
+    let slot = shared().database(shmem::my_database());
+    let mut rows = vec![
+        row("enabled", if gucs::enabled() { "on" } else { "off" }, None),
+        row(
+            "launcher",
+            if shared().has_launcher() { "running" } else { "not running" },
+            (!shared().has_launcher())
+                .then(|| "Preload automation_engine, or SELECT automation.start_workers().".to_owned()),
+        ),
+    ];
+    let conductor = match slot {
+        Some(slot) if slot.state.load(Ordering::Acquire) == STATE_PRESENT => {
+            row("conductor", "running", Some(format!("pid {}", slot.conductor_pid.load(Ordering::Acquire))))
+        }
+        Some(slot) if slot.stopped.load(Ordering::Acquire) => row("conductor", "stopped", None),
+        Some(slot) if slot.out_of_workers.load(Ordering::Acquire) => {
+            row("conductor", "waiting", Some("max_worker_processes is used up".to_owned()))
+        }
+        _ => row("conductor", "not running", None),
+    };
+    rows.push(conductor);
+    let executors = shared().executors_of(shmem::my_database()).filter(|e| e.pid.load(Ordering::Acquire) != 0).count();
+    let starved = slot.is_some_and(|slot| slot.out_of_workers.load(Ordering::Acquire));
+    let detail = starved.then(|| "max_worker_processes is used up: executors cannot be started".to_owned());
+    rows.push(row("executors", if starved { "starved" } else { "ok" }, Some(detail.unwrap_or_else(|| format!("{executors} running, at most {}", gucs::executors())))));
+    rows.extend(health::findings().into_iter().map(|(item, status, detail)| (item, status, detail)));
+    rows
+}
+
+/// What the processes are doing; read by the view stat_workers.
+#[pg_extern(schema = "automation_internal")]
+#[allow(clippy::type_complexity)]
+fn worker_list() -> TableIterator<
+    'static,
+    (
+        name!(worker, String),
+        name!(pid, Option<i32>),
+        name!(state, String),
+        name!(owner, Option<String>),
+        name!(runs, Option<i64>),
+        name!(failed_runs, Option<i64>),
+        name!(batches, Option<i64>),
+        name!(events, Option<i64>),
+        name!(dispatches, Option<i64>),
+        name!(errors, Option<i64>),
+        name!(started_at, Option<TimestampWithTimeZone>),
+    ),
+> {
+    let time = |micros: i64| (micros != 0).then(|| TimestampWithTimeZone::try_from(micros).ok()).flatten();
+    let mut rows = Vec::new();
+    if let Some(slot) = shared().database(shmem::my_database()) {
+        let get = |counter: &std::sync::atomic::AtomicI64| Some(counter.load(Ordering::Acquire));
+        let pid = slot.conductor_pid.load(Ordering::Acquire);
+        let state = if pid != 0 { "running" } else { "not running" };
+        rows.push((
+            "conductor".to_owned(),
+            (pid != 0).then_some(pid),
+            state.to_owned(),
+            None,
+            None,
+            None,
+            get(&slot.turns),
+            get(&slot.routed_events),
+            get(&slot.routed_dispatches),
+            get(&slot.errors),
+            time(slot.started_at.load(Ordering::Acquire)),
+        ));
+    }
+    for slot in shared().executors_of(shmem::my_database()) {
+        let get = |counter: &std::sync::atomic::AtomicI64| Some(counter.load(Ordering::Acquire));
+        let pid = slot.pid.load(Ordering::Acquire);
+        let state = match (pid, slot.busy_since.load(Ordering::Acquire)) {
+            (0, _) => "starting",
+            (_, 0) => "idle",
+            _ => "busy",
+        };
+        rows.push((
+            "executor".to_owned(),
+            (pid != 0).then_some(pid),
+            state.to_owned(),
+            names::role_name(pg_sys::Oid::from(slot.owner.load(Ordering::Acquire))),
+            get(&slot.runs),
+            get(&slot.failed_runs),
+            get(&slot.batches),
+            None,
+            None,
+            None,
+            time(slot.started_at.load(Ordering::Acquire)),
+        ));
+    }
+    TableIterator::new(rows)
+}

@@ -1,0 +1,206 @@
+//! Defining automations and leading them through their life.
+use automation_core::lifecycle::{Refusal, Status};
+use pgrx::JsonB;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+use crate::define::{self, Defined};
+use crate::error::{EngineError, EngineResult, OrReport};
+use crate::pg::identity;
+use crate::store::automations::{self, Automation};
+use crate::store::events::{NewEvent, Op, append_event};
+use crate::store::log;
+
+type DefinedRow = TableIterator<
+    'static,
+    (name!(name, String), name!(version, i32), name!(status, String), name!(notices, Vec<String>)),
+>;
+
+fn row(defined: Defined) -> DefinedRow {
+    TableIterator::once((defined.name, defined.version, defined.status, defined.notices))
+}
+
+/// Saves an automation from its document; what automation.define() calls.
+#[pg_extern(schema = "automation_internal")]
+fn define_document(
+    document: JsonB,
+    run_as: default!(Option<&str>, "NULL"),
+    status: default!(Option<&str>, "NULL"),
+) -> Result<DefinedRow, ErrorReport> {
+    define::define(document.0, run_as, status).map(row).or_report()
+}
+
+/// Saves an automation from a document in text form.
+#[pg_extern(schema = "automation_internal")]
+fn define_text(
+    document: &str,
+    run_as: default!(Option<&str>, "NULL"),
+    status: default!(Option<&str>, "NULL"),
+) -> Result<DefinedRow, ErrorReport> {
+    parse_document(document).and_then(|json| define::define(json, run_as, status)).map(row).or_report()
+}
+
+fn parse_document(text: &str) -> EngineResult<serde_json::Value> {
+    serde_json::from_str(text).map_err(|error| {
+        let mut report = EngineError::invalid(format!("invalid JSON in definition: {error}"));
+        let line_start = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum::<usize>();
+        report.point(text, line_start + error.column().saturating_sub(1));
+        report
+    })
+}
+
+/// Lists everything that is wrong with a document, without saving it.
+#[pg_extern]
+#[allow(clippy::type_complexity)]
+fn validate(
+    document: JsonB,
+) -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(severity, String),
+            name!(path, String),
+            name!(line, Option<i32>),
+            name!(col, Option<i32>),
+            name!(sqlstate, String),
+            name!(message, String),
+            name!(hint, Option<String>),
+        ),
+    >,
+    ErrorReport,
+> {
+    let owner = identity::current_user();
+    let findings = define::examine(&document.0, owner).err().unwrap_or_default();
+    let rows = findings.into_iter().map(|finding| {
+        let (sqlstate, message, hint, place) = finding.error.parts();
+        (
+            "error".to_owned(),
+            finding.path.clone(),
+            place.map(|(line, _)| line as i32),
+            place.map(|(_, column)| column as i32),
+            sqlstate,
+            message.to_owned(),
+            hint.map(str::to_owned),
+        )
+    });
+    Ok(TableIterator::new(rows.collect::<Vec<_>>()))
+}
+
+/// The canonical document of an automation.
+#[pg_extern(stable)]
+fn document(name: &str) -> Result<JsonB, ErrorReport> {
+    visible(name)
+        .and_then(|found| serde_json::from_str(&found.document).map_err(|error| EngineError::bug(error.to_string())))
+        .map(JsonB)
+        .or_report()
+}
+
+/// An automation of a role whose rights the caller has; others do not exist for them.
+pub fn visible(name: &str) -> EngineResult<Automation> {
+    automations::find(name)
+        .filter(|found| identity::has_role(identity::current_user(), found.owner))
+        .ok_or_else(|| EngineError::unknown_automation(name))
+}
+
+type Outcome = TableIterator<
+    'static,
+    (name!(ok, bool), name!(applied, Option<String>), name!(reason, Option<String>), name!(message, Option<String>)),
+>;
+
+/// Starts an automation: from draft, or again from paused.
+#[pg_extern]
+fn activate(name: &str) -> Outcome {
+    transition(name, Status::Active)
+}
+
+/// Starts a paused automation again.
+#[pg_extern]
+fn resume(name: &str) -> Outcome {
+    transition(name, Status::Active)
+}
+
+/// Stops an automation from starting runs; what is queued is cancelled when it comes up.
+#[pg_extern]
+fn pause(name: &str) -> Outcome {
+    transition(name, Status::Paused)
+}
+
+/// Makes a paused automation a draft again.
+#[pg_extern]
+fn revert_to_draft(name: &str) -> Outcome {
+    transition(name, Status::Draft)
+}
+
+fn transition(name: &str, to: Status) -> Outcome {
+    match try_transition(name, to) {
+        Ok(applied) => TableIterator::once((true, Some(applied.to_owned()), None, None)),
+        Err(refusal) => TableIterator::once((
+            false,
+            None,
+            Some(refusal.reason().to_owned()),
+            Some(refusal.message().to_owned()),
+        )),
+    }
+}
+
+/// The one place that changes an automation's status on request.
+fn try_transition(name: &str, to: Status) -> Result<&'static str, Refusal> {
+    let known = automations::lock(name)
+        .filter(|found| identity::has_role(identity::current_user(), found.owner))
+        .ok_or(Refusal::NotFound)?;
+    let from = Status::parse(&known.status).ok_or(Refusal::NotFound)?;
+    let document: serde_json::Value = serde_json::from_str(&known.document).unwrap_or_default();
+    let count = |list: &str| document.get(list).and_then(serde_json::Value::as_array).map_or(0, Vec::len);
+    let details = serde_json::json!({ "from": from.word(), "to": to.word() });
+    let Some(action) = from.transition(to, count("steps"), count("triggers"))? else {
+        let action = match to {
+            Status::Active => "automation.activated",
+            Status::Paused => "automation.paused",
+            Status::Draft => "automation.reverted_to_draft",
+        };
+        log::audit(action, name, &serde_json::json!({ "from": from.word(), "to": to.word(), "no_op": true }));
+        return Ok("recorded");
+    };
+    let user = crate::pg::names::role_name(identity::current_user()).unwrap_or_default();
+    let disabled = serde_json::json!({ "disabled_by": "user", "blame": user });
+    automations::set_status(known.id, from.word(), to.word(), "user", &disabled);
+    automations::note_change();
+    log::audit(action, name, &details);
+    let payload = serde_json::json!({ "automation": name, "from": from.word(), "to": to.word() }).to_string();
+    append_event(&NewEvent {
+        op: Some(Op::Emitted),
+        topic: Some(action),
+        payload: Some(payload.as_bytes()),
+        ..Default::default()
+    });
+    Ok("transitioned")
+}
+
+/// Removes an automation. Queued runs are cancelled (runs => 'cancel') or allowed to finish ('finish').
+#[pg_extern]
+fn drop_automation(name: &str, runs: default!(&str, "'cancel'")) -> Result<(), ErrorReport> {
+    drop_checked(name, runs).or_report()
+}
+
+fn drop_checked(name: &str, runs: &str) -> EngineResult<()> {
+    let known = automations::lock(name)
+        .filter(|found| identity::has_role(identity::current_user(), found.owner))
+        .ok_or_else(|| EngineError::unknown_automation(name))?;
+    match runs {
+        "cancel" => super::runs::cancel_queued(known.id),
+        "finish" => {
+            if !automations::pending(known.id).is_empty() {
+                return Err(EngineError::wrong_state(format!("cannot drop automation \"{name}\""))
+                    .detail("It has queued runs, and runs => 'finish' was asked for.")
+                    .hint(format!("SELECT automation.pause('{name}'), wait until its runs have ended, then drop it.")));
+            }
+        }
+        other => {
+            return Err(EngineError::invalid(format!("invalid value \"{other}\" for runs")).hint("Use cancel or finish."));
+        }
+    }
+    automations::drop(known.id);
+    automations::note_change();
+    log::audit("automation.dropped", name, &serde_json::json!({ "version": known.version }));
+    Ok(())
+}

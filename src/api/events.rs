@@ -1,0 +1,219 @@
+//! Entities and events.
+use automation_core::value::Value;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+use pgrx::{JsonB, PgRelation};
+
+use super::topics;
+use crate::capture::{attach, read};
+use crate::error::{EngineError, EngineResult, OrReport};
+use crate::pg::clock;
+use crate::pg::engine_sql::Arg;
+use crate::pg::identity::current_user;
+use crate::store::events::{NewEvent, Op, append_event, claim_dedup, name_dedup};
+use crate::store::kinds::{self, Watched};
+
+/// Records every change of a table from now on.
+#[pg_extern]
+fn watch_table(
+    rel: PgRelation,
+    kind: default!(Option<&str>, "NULL"),
+    id_columns: default!(Option<Vec<String>>, "NULL"),
+    columns: default!(Option<Vec<String>>, "NULL"),
+    ignore: default!(Vec<String>, "'{}'"),
+    tenant_column: default!(Option<&str>, "NULL"),
+) -> Result<String, ErrorReport> {
+    let relation = rel.oid();
+    // CREATE TRIGGER refuses a table that this session still has open.
+    drop(rel);
+    attach::watch(attach::Request {
+        relation,
+        kind: kind.map(str::to_owned),
+        id_columns,
+        columns,
+        ignore,
+        tenant_column: tenant_column.map(str::to_owned),
+    })
+    .or_report()
+}
+
+/// Stops recording changes of a table. True if it was watched.
+#[pg_extern]
+fn unwatch_table(rel: PgRelation) -> Result<bool, ErrorReport> {
+    let relation = rel.oid();
+    drop(rel);
+    attach::unwatch(relation).or_report()
+}
+
+/// Gives an entity without a table its state; an event if that is a real change.
+#[pg_extern]
+fn set_state(kind: &str, id: &str, state: JsonB) -> Result<Option<i64>, ErrorReport> {
+    change_state(kind, id, |_| Ok(Some(state.0))).or_report()
+}
+
+/// Merges fields into the state of an entity without a table; a null field is removed.
+#[pg_extern]
+fn patch_state(kind: &str, id: &str, patch: JsonB) -> Result<Option<i64>, ErrorReport> {
+    change_state(kind, id, |old| {
+        let serde_json::Value::Object(patch) = patch.0 else {
+            return Err(EngineError::invalid("a patch must be a JSON object"));
+        };
+        let mut state = match old {
+            Some(serde_json::Value::Object(fields)) => fields.clone(),
+            _ => serde_json::Map::new(),
+        };
+        for (name, value) in patch {
+            if value.is_null() {
+                state.remove(&name);
+            } else {
+                state.insert(name, value);
+            }
+        }
+        Ok(Some(serde_json::Value::Object(state)))
+    })
+    .or_report()
+}
+
+/// Removes an entity without a table.
+#[pg_extern]
+fn remove_state(kind: &str, id: &str) -> Result<Option<i64>, ErrorReport> {
+    change_state(kind, id, |_| Ok(None)).or_report()
+}
+
+/// Current state of an entity as expressions see it, NULL if there is none.
+#[pg_extern(stable)]
+fn state(kind: &str, id: &str) -> Result<Option<JsonB>, ErrorReport> {
+    read::state(kind, id)
+        .and_then(|text| {
+            text.map(|text| serde_json::from_str(&text).map(JsonB).map_err(|error| EngineError::bug(error.to_string())))
+                .transpose()
+        })
+        .or_report()
+}
+
+type Json = serde_json::Value;
+
+/// Changes the state of an entity under its lock and records the difference. Returns the event's id, None if nothing
+/// changed.
+fn change_state(
+    kind: &str,
+    id: &str,
+    change: impl FnOnce(Option<&Json>) -> EngineResult<Option<Json>>,
+) -> EngineResult<Option<i64>> {
+    if id.is_empty() || id.len() > 1000 || id.contains('\0') {
+        return Err(EngineError::invalid("an entity's id has 1 to 1000 bytes"));
+    }
+    own_kind(kind)?;
+    let now = clock::now();
+    let old_text = kinds::lock_state(kind, id, now);
+    let old: Option<Json> = old_text.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    let new = change(old.as_ref())?;
+    if let Some(new) = &new
+        && !new.is_object()
+    {
+        return Err(EngineError::invalid("a state must be a JSON object"));
+    }
+    let new_text = new.as_ref().map(Json::to_string);
+    match &new_text {
+        Some(text) => kinds::write_state(kind, id, text, now),
+        None => kinds::remove_state(kind, id),
+    }
+    Ok(record_difference(kind, id, old.as_ref(), new.as_ref()))
+}
+
+/// A kind whose state we keep, registered at its first use.
+fn own_kind(kind: &str) -> EngineResult<()> {
+    match kinds::find(kind) {
+        Some(found) if found.relation.is_none() => Ok(()),
+        Some(_) => Err(EngineError::wrong_object(format!("kind \"{kind}\" is a watched table"))
+            .hint("Change its rows with SQL; the change is recorded by itself.")),
+        None => {
+            attach::check_kind_name(kind)?;
+            let watched =
+                Watched { kind, relation: None, id_columns: &[], columns: None, ignored: &[], tenant_column: None };
+            kinds::save(&watched, current_user());
+            Ok(())
+        }
+    }
+}
+
+fn record_difference(kind: &str, id: &str, old: Option<&Json>, new: Option<&Json>) -> Option<i64> {
+    let value = |json: Option<&Json>| json.map(Value::from_serde).unwrap_or_default();
+    let op = match (old, new) {
+        (None, None) => return None,
+        (None, Some(_)) => Op::Created,
+        (Some(_), None) => Op::Deleted,
+        (Some(_), Some(_)) => Op::Updated,
+    };
+    let empty = serde_json::Map::new();
+    let fields = |json: Option<&'_ Json>| json.and_then(Json::as_object).cloned().unwrap_or_else(|| empty.clone());
+    let (before, after) = (fields(old), fields(new));
+    let mut changed: Vec<&String> = before
+        .keys()
+        .chain(after.keys())
+        .filter(|name| value(before.get(*name)) != value(after.get(*name)))
+        .collect();
+    changed.sort();
+    changed.dedup();
+    if op == Op::Updated && changed.is_empty() {
+        return None;
+    }
+    // An update keeps only the changed fields of the old state; a field that is gone now must be readable as null.
+    let mut next = after.clone();
+    let prev: Json = if op == Op::Updated {
+        for name in &changed {
+            next.entry((*name).clone()).or_insert(Json::Null);
+        }
+        changed.iter().map(|name| ((*name).clone(), before.get(*name).cloned().unwrap_or_default())).collect()
+    } else {
+        Json::Object(before.clone())
+    };
+    let (prev, next) = (prev.to_string(), Json::Object(next).to_string());
+    Some(append_event(&NewEvent {
+        op: Some(op),
+        kind: Some(kind),
+        entity_id: Some(id.as_bytes()),
+        changed: (op == Op::Updated).then(|| Arg::texts(&changed).datum()).flatten(),
+        prev: (op != Op::Created).then_some(prev.as_bytes()),
+        next: (op != Op::Deleted).then_some(next.as_bytes()),
+        ..Default::default()
+    }))
+}
+
+/// Publishes an event. With a dedup key, a second emission within a day returns the first event's id instead.
+#[pg_extern]
+fn emit(
+    topic: &str,
+    payload: default!(JsonB, "'{}'"),
+    dedup_key: default!(Option<&str>, "NULL"),
+    tenant: default!(Option<&str>, "NULL"),
+) -> Result<i64, ErrorReport> {
+    emit_event(topic, &payload.0, dedup_key, tenant).or_report()
+}
+
+fn emit_event(topic: &str, payload: &Json, dedup_key: Option<&str>, tenant: Option<&str>) -> EngineResult<i64> {
+    topics::check_published(topic)?;
+    if tenant.is_some_and(|tenant| tenant.is_empty() || tenant.starts_with('_')) {
+        return Err(EngineError::invalid(format!("invalid tenant \"{}\"", tenant.unwrap_or_default()))
+            .hint("A tenant is not empty; names that begin with an underscore are reserved."));
+    }
+    if let Some(key) = dedup_key {
+        let first = claim_dedup(tenant, topic, key);
+        if first != 0 {
+            return Ok(first);
+        }
+    }
+    let text = payload.to_string();
+    let id = append_event(&NewEvent {
+        op: Some(Op::Emitted),
+        topic: Some(topic),
+        tenant: tenant.map(str::as_bytes),
+        dedup_key,
+        payload: Some(text.as_bytes()),
+        ..Default::default()
+    });
+    if let Some(key) = dedup_key {
+        name_dedup(tenant, topic, key, id);
+    }
+    Ok(id)
+}

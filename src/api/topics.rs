@@ -1,0 +1,28 @@
+//! Which topics may be published by hand.
+use crate::error::{EngineError, EngineResult};
+use crate::store::kinds;
+
+/// A topic for emit() or a publish step: well formed, not one of the engine's, not one that only a real change of a
+/// watched entity may have.
+pub fn check_published(topic: &str) -> EngineResult<()> {
+    let malformed = topic.is_empty()
+        || topic.len() > 1000
+        || topic.split('.').any(str::is_empty)
+        || topic.contains(['*', '#'])
+        || topic.chars().any(|c| c.is_control() || c.is_whitespace());
+    if malformed {
+        return Err(EngineError::invalid(format!("invalid topic \"{topic}\""))
+            .detail("A topic is segments joined by dots, without white space, \"*\" and \"#\", at most 1000 bytes long."));
+    }
+    if topic.starts_with("automation.") || topic.starts_with('_') {
+        return Err(EngineError::invalid(format!("topic \"{topic}\" is reserved for the engine")));
+    }
+    if let Some((kind, verb)) = topic.rsplit_once('.')
+        && matches!(verb, "created" | "updated" | "deleted" | "truncated")
+        && kinds::find(kind).is_some()
+    {
+        return Err(EngineError::invalid(format!("topic \"{topic}\" is reserved for changes of kind \"{kind}\""))
+            .hint("Change the entity, or publish on a topic of your own."));
+    }
+    Ok(())
+}

@@ -1,0 +1,261 @@
+//! Watching a table and letting go of it again.
+#![allow(unsafe_code)]
+use pgrx::pg_sys;
+
+use super::plan::{Watch, live_columns, primary_key};
+use crate::error::{EngineError, EngineResult};
+use crate::pg::engine_sql::run_ddl;
+use crate::pg::{identity, names, raw};
+use crate::store::kinds::{self, Watched};
+
+/// Sorts before every name a person gives, so that a row's change is recorded before other triggers of the table can
+/// change the row again.
+pub const ROW_TRIGGER: &str = "!automation_engine";
+pub const TRUNCATE_TRIGGER: &str = "!automation_engine_truncate";
+
+/// Arguments of watch_table().
+pub struct Request {
+    pub relation: pg_sys::Oid,
+    pub kind: Option<String>,
+    pub id_columns: Option<Vec<String>>,
+    pub columns: Option<Vec<String>>,
+    pub ignore: Vec<String>,
+    pub tenant_column: Option<String>,
+}
+
+/// An open relation that is closed again when dropped; the lock stays until the transaction ends.
+struct Opened(pg_sys::Relation);
+
+impl Opened {
+    fn new(relation: pg_sys::Oid) -> EngineResult<Self> {
+        // SAFETY: takes the lock that CREATE TRIGGER will take, so that nothing changes in between.
+        let opened = unsafe { pg_sys::try_relation_open(relation, pg_sys::ShareRowExclusiveLock as i32) };
+        if opened.is_null() {
+            return Err(EngineError::wrong_object(format!("relation with oid {} does not exist", relation.to_u32())));
+        }
+        Ok(Opened(opened))
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // SAFETY: closes what `new` opened.
+        unsafe { pg_sys::relation_close(self.0, pg_sys::NoLock as i32) }
+    }
+}
+
+/// Installs capture on a table. Returns the kind under which its rows are known.
+pub fn watch(request: Request) -> EngineResult<String> {
+    let opened = Opened::new(request.relation)?;
+    let table = names::relation_name(request.relation).unwrap_or_default();
+    check_relation(&opened, &table)?;
+    check_rights(request.relation, &table)?;
+    let kind = match &request.kind {
+        Some(kind) => kind.clone(),
+        // SAFETY: an open relation.
+        None => unsafe { std::ffi::CStr::from_ptr((*(*opened.0).rd_rel).relname.data.as_ptr()) }
+            .to_string_lossy()
+            .into_owned(),
+    };
+    check_kind(&kind, request.relation)?;
+    let watch = resolve_columns(&opened, &table, kind, &request)?;
+    drop(opened);
+
+    let previous = kinds::find_by_relation(request.relation);
+    if let Some(previous) = &previous
+        && previous.kind != watch.kind
+    {
+        kinds::remove(&previous.kind);
+    }
+    let argument = serde_json::to_string(&watch).map_err(|error| EngineError::bug(error.to_string()))?;
+    if installed_argument(request.relation).as_deref() != Some(argument.as_str()) {
+        install_triggers(&table, &argument, previous.is_some() || installed_argument(request.relation).is_some());
+    }
+    kinds::save(
+        &Watched {
+            kind: &watch.kind,
+            relation: Some(request.relation),
+            id_columns: &watch.id,
+            columns: watch.columns.as_deref(),
+            ignored: &watch.ignore,
+            tenant_column: watch.tenant.as_deref(),
+        },
+        identity::current_user(),
+    );
+    Ok(watch.kind)
+}
+
+/// Removes capture from a table; what was recorded stays.
+pub fn unwatch(relation: pg_sys::Oid) -> EngineResult<bool> {
+    let table = names::relation_name(relation).unwrap_or_default();
+    check_rights(relation, &table)?;
+    let Some(kind) = kinds::find_by_relation(relation) else { return Ok(false) };
+    drop_triggers(&table);
+    kinds::remove(&kind.kind);
+    Ok(true)
+}
+
+fn check_relation(opened: &Opened, table: &str) -> EngineResult<()> {
+    // SAFETY: an open relation and its catalog entry.
+    let (oid, class) = unsafe { ((*opened.0).rd_id, &*(*opened.0).rd_rel) };
+    let refuse = |what: &str, hint: &str| {
+        Err(EngineError::wrong_object(format!("cannot watch {what} {table}")).hint(hint.to_owned()))
+    };
+    let own_schema = table.starts_with("automation_internal.") || table.starts_with("automation.");
+    // SAFETY: catalog look-ups.
+    unsafe {
+        match class.relkind as u8 {
+            b'r' | b'p' => {}
+            b'v' | b'm' => return refuse("view", "Watch the tables it reads from."),
+            b'f' => return refuse("foreign table", "Changes made on the other server would not be seen; watch the table there."),
+            _ => return refuse("relation", "Only tables and partitioned tables can be watched."),
+        }
+        if class.relpersistence as u8 == b't' {
+            return refuse("temporary table", "It is visible to one session only; use a table that is not temporary.");
+        }
+        if pg_sys::IsSystemRelation(opened.0) || own_schema {
+            return refuse("system table", "Watch tables of your application.");
+        }
+        if class.relispartition {
+            let root = names::relation_name(super::plan::root_of(oid)).unwrap_or_default();
+            return refuse("partition", &format!("Watch the partitioned table: SELECT automation.watch_table('{root}')."));
+        }
+        if class.relkind as u8 == b'r' && raw::has_subclass(oid) && has_children(oid) {
+            return refuse("inheritance parent", "Watch each child table, or use declarative partitioning.");
+        }
+    }
+    Ok(())
+}
+
+/// has_subclass may be true long after the last child is gone.
+unsafe fn has_children(oid: pg_sys::Oid) -> bool {
+    // SAFETY: a catalog scan that returns a list or null.
+    unsafe { !raw::find_inheritance_children(oid, pg_sys::NoLock as i32).is_null() }
+}
+
+fn check_rights(relation: pg_sys::Oid, table: &str) -> EngineResult<()> {
+    let user = identity::current_user();
+    for (mode, name) in [(pg_sys::ACL_TRIGGER, "TRIGGER"), (pg_sys::ACL_SELECT, "SELECT")] {
+        // SAFETY: a catalog look-up.
+        let result = unsafe { pg_sys::pg_class_aclcheck(relation, user, mode.into()) };
+        if result != pg_sys::AclResult::ACLCHECK_OK {
+            return Err(EngineError::not_allowed(format!("permission denied for table {table}"))
+                .detail(format!("Watching a table needs the {name} privilege on it."))
+                .hint(format!("GRANT TRIGGER, SELECT ON {table} TO {};", names::role_name(user).unwrap_or_default())));
+        }
+    }
+    Ok(())
+}
+
+/// A kind is one segment of a topic.
+pub fn check_kind_name(kind: &str) -> EngineResult<()> {
+    let bad = kind.is_empty() || kind.len() > 200 || kind.contains(['.', '*', '#']) || kind.chars().any(char::is_control);
+    if bad {
+        return Err(EngineError::invalid(format!("invalid kind \"{kind}\""))
+            .detail("A kind is one segment of a topic: not empty, at most 200 bytes, without \".\", \"*\", \"#\" and control characters.")
+            .hint("Give one with kind => 'name'."));
+    }
+    if kind == "automation" || kind.starts_with('_') {
+        return Err(EngineError::invalid(format!("kind \"{kind}\" is reserved")).hint("Give another with kind => 'name'."));
+    }
+    Ok(())
+}
+
+fn check_kind(kind: &str, relation: pg_sys::Oid) -> EngineResult<()> {
+    check_kind_name(kind)?;
+    match kinds::find(kind) {
+        Some(other) if other.relation != Some(relation) => {
+            let holder = match other.relation {
+                Some(oid) => match names::relation_name(oid) {
+                    Some(table) => format!("It is the kind of table {table}."),
+                    // Its table was dropped: the name is free.
+                    None => return Ok(()),
+                },
+                None => "It is a kind whose state is kept by set_state().".to_owned(),
+            };
+            Err(EngineError::taken(format!("kind \"{kind}\" already exists"))
+                .detail(holder)
+                .hint("Give another with kind => 'name'."))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn resolve_columns(opened: &Opened, table: &str, kind: String, request: &Request) -> EngineResult<Watch> {
+    let live = live_columns(opened.0);
+    let names: Vec<&str> = live.iter().map(|(_, name, ..)| name.as_str()).collect();
+    let given = request.id_columns.iter().chain(&request.columns).flatten().chain(&request.ignore);
+    for column in given.chain(&request.tenant_column) {
+        if !names.contains(&column.as_str()) {
+            let mut error = EngineError::undefined_column(column, table);
+            if let Some(close) = automation_core::suggest::nearest(column, names.iter().copied()) {
+                error = error.hint(format!("Did you mean \"{close}\"?"));
+            }
+            return Err(error);
+        }
+    }
+    let id = match &request.id_columns {
+        Some(columns) if !columns.is_empty() => columns.clone(),
+        _ => {
+            let key = primary_key(opened.0);
+            live.iter().filter(|(i, ..)| key.contains(i)).map(|(_, name, ..)| name.clone()).collect()
+        }
+    };
+    if id.is_empty() {
+        return Err(EngineError::wrong_state(format!("table {table} has no primary key"))
+            .detail("An entity needs an id that does not change.")
+            .hint("Add a primary key, or name the columns that identify a row: id_columns => '{a,b}'."));
+    }
+    if let Some(ignored) = request.ignore.iter().find(|column| id.contains(column)) {
+        return Err(EngineError::invalid(format!("column \"{ignored}\" is part of the id and cannot be ignored")));
+    }
+    let (columns, ignore) = (request.columns.clone(), request.ignore.clone());
+    Ok(Watch { kind, id, columns, ignore, tenant: request.tenant_column.clone() })
+}
+
+/// The argument of the row trigger that is there now.
+fn installed_argument(relation: pg_sys::Oid) -> Option<String> {
+    let opened = Opened::new(relation).ok()?;
+    // SAFETY: an open relation; its trigger descriptor and the strings in it live as long as it is open.
+    unsafe {
+        let triggers = (*opened.0).trigdesc;
+        if triggers.is_null() {
+            return None;
+        }
+        (0..(*triggers).numtriggers as usize)
+            .map(|i| &*(*triggers).triggers.add(i))
+            .find(|trigger| std::ffi::CStr::from_ptr(trigger.tgname).to_bytes() == ROW_TRIGGER.as_bytes())
+            .filter(|trigger| trigger.tgnargs > 0)
+            .map(|trigger| std::ffi::CStr::from_ptr(*trigger.tgargs).to_string_lossy().into_owned())
+    }
+}
+
+fn install_triggers(table: &str, argument: &str, replace: bool) {
+    if replace {
+        drop_triggers(table);
+    }
+    let argument = pgrx::spi::quote_literal(argument);
+    let (row, truncate) = (names::quote_identifier(ROW_TRIGGER), names::quote_identifier(TRUNCATE_TRIGGER));
+    identity::as_engine(|| {
+        run_ddl(&format!(
+            "CREATE TRIGGER {row} AFTER INSERT OR UPDATE OR DELETE ON {table} \
+             FOR EACH ROW EXECUTE FUNCTION automation_internal.capture_change({argument})"
+        ));
+        run_ddl(&format!(
+            "CREATE TRIGGER {truncate} AFTER TRUNCATE ON {table} \
+             FOR EACH STATEMENT EXECUTE FUNCTION automation_internal.capture_change({argument})"
+        ));
+        // So that DROP EXTENSION takes the triggers along instead of refusing.
+        for trigger in [&row, &truncate] {
+            run_ddl(&format!("ALTER TRIGGER {trigger} ON {table} DEPENDS ON EXTENSION automation_engine"));
+        }
+    });
+}
+
+fn drop_triggers(table: &str) {
+    identity::as_engine(|| {
+        for trigger in [ROW_TRIGGER, TRUNCATE_TRIGGER] {
+            run_ddl(&format!("DROP TRIGGER IF EXISTS {} ON {table}", names::quote_identifier(trigger)));
+        }
+    });
+}

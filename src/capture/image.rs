@@ -1,0 +1,158 @@
+//! Images of rows as JSON, and what differs between two of them.
+#![allow(unsafe_code)]
+use automation_core::value::Value;
+use pgrx::pg_sys;
+
+use super::plan::{Column, Plan};
+use crate::pg::encode::Encoding;
+use crate::pg::raw;
+
+/// A row taken apart.
+pub struct Fields {
+    values: Vec<pg_sys::Datum>,
+    nulls: Vec<bool>,
+}
+
+impl Fields {
+    /// Takes a tuple apart. The fields point into it.
+    pub fn of(tuple: pg_sys::HeapTuple, descriptor: pg_sys::TupleDesc, width: usize) -> Self {
+        let mut fields = Fields { values: vec![pg_sys::Datum::from(0usize); width], nulls: vec![true; width] };
+        // SAFETY: the tuple belongs to the descriptor, the arrays are as wide as it.
+        unsafe {
+            pg_sys::heap_deform_tuple(tuple, descriptor, fields.values.as_mut_ptr(), fields.nulls.as_mut_ptr());
+        }
+        fields
+    }
+
+    fn get(&self, index: usize) -> Option<pg_sys::Datum> {
+        (!self.nulls[index]).then(|| self.values[index])
+    }
+}
+
+/// The entity's id: the key's text, or a JSON list of a composite key's values.
+pub fn entity_id(plan: &Plan, row: &Fields) -> Vec<u8> {
+    if let [(index, encoding)] = plan.key[..] {
+        return row.get(index).map(|value| encoding.plain(value)).unwrap_or_default();
+    }
+    let mut out = vec![b'['];
+    for (i, (index, encoding)) in plan.key.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        write_value(*encoding, row.get(*index), &mut out);
+    }
+    out.push(b']');
+    out
+}
+
+pub fn tenant(plan: &Plan, row: &Fields) -> Option<Vec<u8>> {
+    let (index, encoding) = plan.tenant?;
+    row.get(index).map(|value| encoding.plain(value))
+}
+
+fn write_value(encoding: Encoding, value: Option<pg_sys::Datum>, out: &mut Vec<u8>) {
+    match value {
+        Some(value) => encoding.write(value, out),
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+/// Writes the columns that `wanted` picks as one JSON object. Returns true if a value was left out for its size.
+pub fn write_image(
+    plan: &Plan,
+    row: &Fields,
+    limit: usize,
+    mut wanted: impl FnMut(usize, &Column) -> bool,
+    out: &mut Vec<u8>,
+) -> bool {
+    let mut truncated = false;
+    out.push(b'{');
+    let start = out.len();
+    for (i, column) in plan.columns.iter().enumerate() {
+        if !wanted(i, column) || (plan.key_only && !column.is_key) {
+            continue;
+        }
+        if out.len() > start {
+            out.push(b',');
+        }
+        out.extend_from_slice(&column.label);
+        let value = row.get(column.index);
+        if !column.is_key && value.is_some_and(|value| is_larger_than(column, value, limit)) {
+            out.extend_from_slice(b"null");
+            truncated = true;
+        } else {
+            write_value(column.encoding, value, out);
+        }
+    }
+    out.push(b'}');
+    truncated
+}
+
+/// Without reading a toasted value: its size stands in its pointer.
+fn is_larger_than(column: &Column, value: pg_sys::Datum, limit: usize) -> bool {
+    // SAFETY: a varlena datum.
+    column.length == -1 && unsafe { pg_sys::toast_raw_datum_size(value) } > limit
+}
+
+/// Which columns differ, as places in `plan.columns`.
+pub fn differences(plan: &Plan, old: &Fields, new: &Fields) -> Vec<usize> {
+    let differs = |column: &Column| match (old.get(column.index), new.get(column.index)) {
+        (None, None) => false,
+        (Some(old), Some(new)) => values_differ(column, old, new),
+        _ => true,
+    };
+    plan.columns.iter().enumerate().filter(|(_, column)| differs(column)).map(|(i, _)| i).collect()
+}
+
+/// Do the keys differ? Then the row has become another entity.
+pub fn keys_differ(plan: &Plan, old: &Fields, new: &Fields) -> bool {
+    plan.columns.iter().filter(|column| column.is_key).any(|column| {
+        match (old.get(column.index), new.get(column.index)) {
+            (Some(old), Some(new)) => values_differ(column, old, new),
+            (old, new) => old.is_some() != new.is_some(),
+        }
+    })
+}
+
+fn values_differ(column: &Column, old: pg_sys::Datum, new: pg_sys::Datum) -> bool {
+    if column.by_value {
+        return old.value() != new.value()
+            && (!column.encoding.has_equal_spellings() || encodings_differ(column.encoding, old, new));
+    }
+    // SAFETY: two datums of the column's type; datum_image_eq reads toasted values only if their sizes agree.
+    unsafe {
+        if column.length == -1 && same_varlena(old, new) {
+            return false;
+        }
+        if raw::datum_image_eq(old, new, false, i32::from(column.length)) {
+            return false;
+        }
+    }
+    !column.encoding.has_equal_spellings() || encodings_differ(column.encoding, old, new)
+}
+
+/// The same bytes, toast pointers included: the usual case for a column that an UPDATE did not touch.
+unsafe fn same_varlena(old: pg_sys::Datum, new: pg_sys::Datum) -> bool {
+    // SAFETY: two varlena datums.
+    unsafe {
+        let (old, new): (*const pg_sys::varlena, *const pg_sys::varlena) = (old.cast_mut_ptr(), new.cast_mut_ptr());
+        let size = pgrx::varsize_any(old);
+        size == pgrx::varsize_any(new)
+            && std::slice::from_raw_parts(old.cast::<u8>(), size) == std::slice::from_raw_parts(new.cast::<u8>(), size)
+    }
+}
+
+/// 1.0 and 1.00, or two spellings of one jsonb, are no difference.
+fn encodings_differ(encoding: Encoding, old: pg_sys::Datum, new: pg_sys::Datum) -> bool {
+    let (mut left, mut right) = (Vec::new(), Vec::new());
+    encoding.write(old, &mut left);
+    encoding.write(new, &mut right);
+    if left == right {
+        return false;
+    }
+    let parse = |bytes: &[u8]| std::str::from_utf8(bytes).ok().and_then(|text| Value::from_json(text).ok());
+    match (parse(&left), parse(&right)) {
+        (Some(left), Some(right)) => left != right,
+        _ => true,
+    }
+}

@@ -1,0 +1,14 @@
+//! Turning row changes into events, inside the transaction that makes them. Appends rows and arms one wake-up; no
+//! rule, filter or condition is ever looked at here.
+pub mod attach;
+mod image;
+mod plan;
+pub mod read;
+mod trigger;
+
+pub use trigger::{flush_moved_rows, forget_moved_rows};
+
+/// Names and types of a table's columns, as they are watched.
+pub fn columns_of(relation: pgrx::pg_sys::Oid) -> Option<Vec<(String, String)>> {
+    plan::typed_columns(relation)
+}

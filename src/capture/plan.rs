@@ -1,0 +1,196 @@
+//! How to turn a row of one relation into an event: worked out once, kept until the catalog changes.
+#![allow(unsafe_code)]
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::rc::Rc;
+
+use pgrx::pg_sys;
+use serde::{Deserialize, Serialize};
+
+use crate::pg::encode::{Encoding, write_string};
+use crate::pg::{names, raw};
+
+/// What watch_table() was told; travels as the argument of the trigger, so that it changes with the table's own
+/// catalog entry and no row of ours needs to be read while capturing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watch {
+    pub kind: String,
+    pub id: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub columns: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub ignore: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tenant: Option<String>,
+}
+
+/// One column of the image.
+#[derive(Debug)]
+pub struct Column {
+    pub index: usize,
+    pub name: String,
+    /// `"name":`
+    pub label: Vec<u8>,
+    pub encoding: Encoding,
+    pub by_value: bool,
+    pub length: i16,
+    /// Part of the entity's id.
+    pub is_key: bool,
+}
+
+/// How rows of one relation become events.
+#[derive(Debug)]
+pub struct Plan {
+    pub watch: Watch,
+    pub columns: Vec<Column>,
+    /// Positions in the row of the columns that make the id, in the order of the id.
+    pub key: Vec<(usize, Encoding)>,
+    pub tenant: Option<(usize, Encoding)>,
+    /// Row-level security is on: events carry the key and the names of what changed, no values.
+    pub key_only: bool,
+    /// The table that events name: for a partition its root.
+    pub relation: pg_sys::Oid,
+    pub width: usize,
+}
+
+type Cache = HashMap<(pg_sys::Oid, pg_sys::Oid), (u64, Rc<Plan>)>;
+thread_local!(static PLANS: RefCell<Cache> = RefCell::new(HashMap::new()));
+
+/// The plan for a trigger on a relation.
+pub fn plan_for(relation: pg_sys::Relation, trigger: &pg_sys::Trigger) -> Option<Rc<Plan>> {
+    // SAFETY: an open relation.
+    let oid = unsafe { (*relation).rd_id };
+    let key = (oid, trigger.tgoid);
+    let generation = names::catalog_generation();
+    if let Some(plan) = PLANS.with(|plans| match plans.borrow().get(&key) {
+        Some((known, plan)) if *known == generation => Some(plan.clone()),
+        _ => None,
+    }) {
+        return Some(plan);
+    }
+    // SAFETY: tgargs has tgnargs NUL-terminated strings.
+    let argument = unsafe {
+        if trigger.tgnargs < 1 {
+            return None;
+        }
+        CStr::from_ptr(*trigger.tgargs).to_bytes()
+    };
+    let watch: Watch = serde_json::from_slice(argument).ok()?;
+    let plan = Rc::new(build(relation, watch));
+    PLANS.with(|plans| {
+        let mut plans = plans.borrow_mut();
+        plans.retain(|_, (known, _)| *known == generation);
+        plans.insert(key, (names::catalog_generation(), plan.clone()));
+    });
+    Some(plan)
+}
+
+/// Names and places of the live columns of a relation.
+pub fn live_columns(relation: pg_sys::Relation) -> Vec<(usize, String, pg_sys::Oid, bool, i16)> {
+    // SAFETY: an open relation and its own descriptor.
+    unsafe {
+        let descriptor = (*relation).rd_att;
+        (0..(*descriptor).natts as usize)
+            .filter_map(|index| {
+                let attribute = raw::attribute(descriptor, index);
+                (!(*attribute).attisdropped).then(|| {
+                    let name = CStr::from_ptr((*attribute).attname.data.as_ptr()).to_string_lossy().into_owned();
+                    (index, name, (*attribute).atttypid, (*attribute).attbyval, (*attribute).attlen)
+                })
+            })
+            .collect()
+    }
+}
+
+/// Plans a relation. Columns that have been renamed or dropped since watch_table() must not make writes fail: they
+/// are left out, and a key that has lost a column falls back to the primary key.
+pub fn build(relation: pg_sys::Relation, watch: Watch) -> Plan {
+    let live = live_columns(relation);
+    let place = |name: &String| live.iter().find(|(_, column, ..)| column == name).map(|(i, _, type_oid, ..)| (*i, *type_oid));
+    let mut key_columns: Vec<(usize, pg_sys::Oid)> = watch.id.iter().filter_map(place).collect();
+    if key_columns.len() != watch.id.len() {
+        let primary = primary_key(relation);
+        key_columns = live.iter().filter(|(i, ..)| primary.contains(i)).map(|(i, _, t, ..)| (*i, *t)).collect();
+    }
+    // SAFETY: an open relation; the root of a partition is looked up in the catalog.
+    let (key_only, root) = unsafe {
+        let oid = (*relation).rd_id;
+        let class = &*(*relation).rd_rel;
+        (class.relrowsecurity, if class.relispartition { root_of(oid) } else { oid })
+    };
+    let columns = live
+        .iter()
+        .filter(|(i, name, ..)| {
+            key_columns.iter().any(|(key, _)| key == i)
+                || (watch.columns.as_ref().is_none_or(|wanted| wanted.contains(name)) && !watch.ignore.contains(name))
+        })
+        .map(|(index, name, type_oid, by_value, length)| {
+            let mut label = Vec::new();
+            write_string(&mut label, name.as_bytes());
+            label.push(b':');
+            Column {
+                index: *index,
+                name: name.clone(),
+                label,
+                encoding: Encoding::of_type(*type_oid),
+                by_value: *by_value,
+                length: *length,
+                is_key: key_columns.iter().any(|(key, _)| key == index),
+            }
+        })
+        .collect();
+    let tenant = watch.tenant.as_ref().and_then(place).map(|(i, type_oid)| (i, Encoding::of_type(type_oid)));
+    let key = key_columns.into_iter().map(|(i, type_oid)| (i, Encoding::of_type(type_oid))).collect();
+    // SAFETY: an open relation.
+    let width = unsafe { (*(*relation).rd_att).natts as usize };
+    Plan { watch, columns, key, tenant, key_only, relation: root, width }
+}
+
+/// Places (from 0) of the columns of the primary key.
+pub fn primary_key(relation: pg_sys::Relation) -> Vec<usize> {
+    // SAFETY: an open relation; the bitmap is offset by FirstLowInvalidHeapAttributeNumber.
+    unsafe {
+        let bitmap = pg_sys::RelationGetIndexAttrBitmap(relation, pg_sys::IndexAttrBitmapKind::INDEX_ATTR_BITMAP_PRIMARY_KEY);
+        let mut places = Vec::new();
+        let mut member = -1;
+        loop {
+            member = pg_sys::bms_next_member(bitmap, member);
+            if member < 0 {
+                return places;
+            }
+            places.push((member + pg_sys::FirstLowInvalidHeapAttributeNumber - 1) as usize);
+        }
+    }
+}
+
+/// The topmost partitioned table above a partition.
+pub fn root_of(partition: pg_sys::Oid) -> pg_sys::Oid {
+    // SAFETY: catalog look-ups; the list is palloc'd.
+    unsafe {
+        let ancestors = raw::get_partition_ancestors(partition);
+        let length = if ancestors.is_null() { 0 } else { (*ancestors).length as usize };
+        if length == 0 { partition } else { (*(*ancestors).elements.add(length - 1)).oid_value }
+    }
+}
+
+/// (name, type) of the live columns of a table, None if it is gone.
+pub fn typed_columns(relation: pg_sys::Oid) -> Option<Vec<(String, String)>> {
+    // SAFETY: the table is opened for the look and closed again; type names are palloc'd.
+    unsafe {
+        let opened = pg_sys::try_relation_open(relation, pg_sys::AccessShareLock as i32);
+        if opened.is_null() {
+            return None;
+        }
+        let columns = live_columns(opened)
+            .into_iter()
+            .map(|(_, name, type_oid, ..)| {
+                let base = pg_sys::getBaseType(type_oid);
+                let text = CStr::from_ptr(pg_sys::format_type_be(base)).to_string_lossy().into_owned();
+                (name, text)
+            })
+            .collect();
+        pg_sys::relation_close(opened, pg_sys::AccessShareLock as i32);
+        Some(columns)
+    }
+}

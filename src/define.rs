@@ -1,0 +1,364 @@
+//! Defining automations: read, check completely, save if it changed.
+#![allow(unsafe_code)]
+use automation_core::check::{self, ColumnType, KnownKind, Names, TableShape};
+use automation_core::definition::{self, Document, Problem};
+use automation_core::expr::{ExprError, ExprErrorKind};
+use automation_core::lifecycle::{Refusal, Status};
+use automation_core::program::{Action, Program, Step, compile};
+use automation_core::suggest::nearest;
+use pgrx::pg_sys;
+
+use crate::error::{EngineError, EngineResult};
+use crate::executor::call_statement;
+use crate::pg::catch::PgError;
+use crate::pg::statement::{Spi, Statement};
+use crate::pg::subtransaction::in_subtransaction;
+use crate::pg::{clock, identity, names, settings};
+use crate::store::automations::{self, NewVersion};
+use crate::store::kinds::{self, Kind};
+use crate::store::log;
+use crate::{capture, gucs};
+
+/// What define() answers.
+pub struct Defined {
+    pub name: String,
+    pub version: i32,
+    pub status: String,
+    pub notices: Vec<String>,
+}
+
+/// A problem ready to be raised or listed, with its path in the document.
+pub struct Finding {
+    pub path: String,
+    pub error: EngineError,
+}
+
+/// Reads and checks a document as `owner` would run it. Every problem is found, not only the first.
+pub fn examine(json: &serde_json::Value, owner: pg_sys::Oid) -> Result<(Document, Program), Vec<Finding>> {
+    let name = json.get("name").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
+    let raise = |problems: Vec<Problem>| problems.into_iter().map(|problem| finding(&name, problem)).collect::<Vec<_>>();
+    let document = definition::read(json).map_err(raise)?;
+    let program = compile(&document).map_err(raise)?;
+    let mut findings = raise(names_problems(&document, &program));
+    findings.extend(statements(&document.name, &program, owner));
+    if findings.is_empty() { Ok((document, program)) } else { Err(findings) }
+}
+
+fn finding(name: &str, problem: Problem) -> Finding {
+    let place = format!("{} of automation \"{name}\"", problem.place);
+    let error = match &problem.text {
+        Some(text) => EngineError::expression(&place, text, &problem.error),
+        None => {
+            let mut error = EngineError::invalid(problem.error.message.clone());
+            error = error.detail(match problem.path.as_str() {
+                "" => format!("In automation \"{name}\"."),
+                path => format!("In automation \"{name}\", at {path}."),
+            });
+            match problem.error.hint {
+                Some(hint) => error.hint(hint),
+                None => error,
+            }
+        }
+    };
+    Finding { path: problem.path, error }
+}
+
+/// The columns of a watched table, None for a kind without a table.
+fn shape(kind: &Kind) -> Option<TableShape> {
+    let relation = kind.relation?;
+    let columns = capture::columns_of(relation)?;
+    let name = names::relation_name(relation)?;
+    let typed = columns.into_iter().map(|(name, type_name)| (name, ColumnType::from_postgres(&type_name)));
+    Some(TableShape { name, columns: typed.collect() })
+}
+
+/// Kinds, columns and names in expressions, against what is watched now.
+fn names_problems(document: &Document, program: &Program) -> Vec<Problem> {
+    let all = kinds::all();
+    let known: Vec<KnownKind> =
+        all.iter().map(|kind| KnownKind { name: kind.kind.clone(), shape: shape(kind) }).collect();
+    let mut problems = Vec::new();
+    let mut shapes: Vec<Option<TableShape>> = Vec::new();
+    for (i, trigger) in program.triggers.iter().enumerate() {
+        let (path, place) = (format!("triggers[{i}]"), format!("trigger \"{}\"", trigger.id));
+        let row = match &trigger.kind {
+            None => None,
+            Some(kind) => match known.iter().find(|known| known.name == *kind) {
+                Some(found) => found.shape.clone(),
+                None => {
+                    problems.push(unwatched(kind, &known, &path, &place));
+                    None
+                }
+            },
+        };
+        if let Some(shape) = &row {
+            for column in trigger.columns.iter().flatten() {
+                if !shape.columns.iter().any(|(name, _)| name == column) {
+                    problems.push(no_column(column, shape, &format!("{path}.columns"), &place));
+                }
+            }
+        }
+        if let Some(filter) = &trigger.filter {
+            let names = Names { kinds: Some(known.clone()), ..Names::filter(row.clone()) };
+            let text = text_of(document.triggers.get(i).and_then(|def| def.filter.as_ref()));
+            let (path, place) = (format!("{path}.filter"), format!("filter of {place}"));
+            add(&mut problems, check::check_condition(filter, &names), &path, &place, &text);
+        }
+        shapes.push(row);
+    }
+    // With one kind of row behind every trigger, the steps can be checked against it.
+    let row = match shapes.first() {
+        Some(first) if shapes.iter().all(|shape| shape.as_ref().map(|s| &s.name) == first.as_ref().map(|s| &s.name)) => {
+            first.clone()
+        }
+        _ => None,
+    };
+    let names = Names { kinds: Some(known), ..Names::step(row) };
+    if let Some(condition) = &program.condition {
+        let text = text_of(document.condition.as_ref());
+        add(&mut problems, check::check_condition(condition, &names), "condition", "condition", &text);
+    }
+    if let Some(key) = &program.key {
+        add(&mut problems, check::check_expr(key, &names), "key", "key", key.text());
+    }
+    for (i, step) in program.steps.iter().enumerate() {
+        step_names(document, step, i, &names, &mut problems);
+    }
+    problems
+}
+
+fn step_names(document: &Document, step: &Step, i: usize, names: &Names, problems: &mut Vec<Problem>) {
+    let place = |field: &str| (format!("steps[{i}].{field}"), format!("{field} of step \"{}\"", step.id));
+    let mut found = |errors: Vec<ExprError>, field: &str, text: &str| {
+        let (path, place) = place(field);
+        add(problems, errors, &path, &place, text);
+    };
+    if let Some(condition) = &step.condition {
+        let text = text_of(document.steps.get(i).and_then(|def| def.condition.as_ref()));
+        found(check::check_condition(condition, names), "condition", &text);
+    }
+    match &step.action {
+        Action::Sql(template) => found(check::check_sql(template, names), "sql", template.text()),
+        Action::Call { args, .. } => found(check::check_json(args, names), "args", args.text()),
+        Action::Publish { topic, payload } => {
+            found(check::check_template(topic, names), "topic", topic.text());
+            found(check::check_json(payload, names), "payload", payload.text());
+        }
+        Action::Notify { channel, payload } => {
+            found(check::check_template(channel, names), "channel", channel.text());
+            found(check::check_json(payload, names), "payload", payload.text());
+        }
+    }
+}
+
+fn text_of(given: Option<&serde_json::Value>) -> String {
+    match given {
+        Some(serde_json::Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => String::new(),
+    }
+}
+
+fn add(problems: &mut Vec<Problem>, errors: Vec<ExprError>, path: &str, place: &str, text: &str) {
+    problems.extend(errors.into_iter().map(|error| Problem {
+        path: path.to_owned(),
+        place: place.to_owned(),
+        text: Some(text.to_owned()),
+        error,
+    }));
+}
+
+fn unwatched(kind: &str, known: &[KnownKind], path: &str, place: &str) -> Problem {
+    let mut problem = Problem::shape(format!("{path}.kind"), place, format!("kind \"{kind}\" is not watched"));
+    let close = nearest(kind, known.iter().map(|known| known.name.as_str()));
+    problem.error = problem.error.with_hint(match close {
+        Some(close) => format!("Did you mean \"{close}\"?"),
+        None => format!("Watch the table first: SELECT automation.watch_table('{kind}')."),
+    });
+    problem
+}
+
+fn no_column(column: &str, shape: &TableShape, path: &str, place: &str) -> Problem {
+    let message = format!("column \"{column}\" does not exist in table \"{}\"", shape.name);
+    let mut problem = Problem::shape(path, place, message);
+    problem.error.kind = ExprErrorKind::UnknownName;
+    problem.error =
+        problem.error.with_suggestion(nearest(column, shape.columns.iter().map(|(name, _)| name.as_str())));
+    problem
+}
+
+/// Prepares every statement as the owner would, with the search path of this session.
+fn statements(name: &str, program: &Program, owner: pg_sys::Oid) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (i, step) in program.steps.iter().enumerate() {
+        let place = |field: &str| format!("{field} of step \"{}\" of automation \"{name}\"", step.id);
+        let finding = match &step.action {
+            Action::Sql(template) => prepare(owner, template.sql(), template.params().len()).err().map(|error| {
+                let byte = error.position.map(|position| template.map_position(position));
+                (format!("steps[{i}].sql"), EngineError::statement(&place("sql"), template.text(), &error, byte))
+            }),
+            Action::Call { function, .. } => {
+                let prepared = identity::as_role(owner, || call_statement(function))
+                    .and_then(|statement| prepare(owner, &statement, 1));
+                prepared.err().map(|error| {
+                    let path = format!("steps[{i}].function");
+                    (path, EngineError::statement(&place("function"), function, &error, None))
+                })
+            }
+            _ => None,
+        };
+        findings.extend(finding.map(|(path, error)| Finding { path, error }));
+    }
+    findings
+}
+
+fn prepare(owner: pg_sys::Oid, sql: &str, parameters: usize) -> Result<(), PgError> {
+    identity::as_role(owner, || {
+        in_subtransaction(|| {
+            let spi = Spi::open();
+            let statement = Statement::prepare(&spi, sql, parameters)?;
+            drop(statement);
+            spi.close();
+            Ok(())
+        })
+    })
+}
+
+/// Who an automation belongs to: the caller, or a role the caller could become.
+pub fn resolve_owner(run_as: Option<&str>) -> EngineResult<pg_sys::Oid> {
+    let caller = identity::current_user();
+    let owner = match run_as {
+        None => caller,
+        Some(name) => identity::role_by_name(name).ok_or_else(|| EngineError::unknown_role(name))?,
+    };
+    let owner_name = names::role_name(owner).unwrap_or_default();
+    if owner != caller && !identity::can_become(caller, owner) {
+        return Err(EngineError::not_allowed(format!("must be able to SET ROLE \"{owner_name}\"")));
+    }
+    if identity::is_superuser(owner) && !gucs::allow_superuser_automations() {
+        return Err(EngineError::not_allowed("automations of superusers are not allowed")
+            .detail(format!("Role \"{owner_name}\" is a superuser, and automation_engine.allow_superuser_automations is off."))
+            .hint("Name a role without superuser rights: run_as => 'role'."));
+    }
+    Ok(owner)
+}
+
+/// Saves a document under its name. A no-op if nothing changed.
+pub fn define(mut json: serde_json::Value, run_as: Option<&str>, status: Option<&str>) -> EngineResult<Defined> {
+    let take = |json: &mut serde_json::Value, field: &str| {
+        json.as_object_mut()
+            .and_then(|fields| fields.remove(field))
+            .and_then(|value| value.as_str().map(str::to_owned))
+    };
+    // A document from an application may carry both itself.
+    let (inner_owner, inner_status) = (take(&mut json, "run_as"), take(&mut json, "status"));
+    let status = match status.map(str::to_owned).or(inner_status).as_deref() {
+        None => None,
+        Some(word @ ("draft" | "active")) => Status::parse(word),
+        Some(other) => {
+            return Err(EngineError::invalid(format!("invalid status \"{other}\"")).hint("Use active or draft."));
+        }
+    };
+    let run_as = run_as.map(str::to_owned).or(inner_owner);
+    let owner = resolve_owner(run_as.as_deref())?;
+    let (document, program) = examine(&json, owner)
+        .map_err(|findings| findings.into_iter().next().map_or_else(|| EngineError::bug("no finding"), |f| f.error))?;
+    save(&document, &program, owner, run_as.is_some(), status)
+}
+
+fn save(
+    document: &Document,
+    program: &Program,
+    owner: pg_sys::Oid,
+    owner_given: bool,
+    status: Option<Status>,
+) -> EngineResult<Defined> {
+    let text = serde_json::to_string(document).map_err(|error| EngineError::bug(error.to_string()))?;
+    let search_path =
+        settings::current(c"search_path").and_then(|path| path.into_string().ok()).unwrap_or_default();
+    let mut notices = notices(owner);
+    let name = document.name.as_str();
+    let (id, owner, status, previous) = match automations::lock(name) {
+        Some(known) => {
+            if !identity::has_role(identity::current_user(), known.owner) {
+                return Err(EngineError::taken(format!("automation \"{name}\" already exists"))
+                    .detail("It belongs to another role."));
+            }
+            let owner = if owner_given { owner } else { known.owner };
+            let status = status.or(Status::parse(&known.status)).unwrap_or(Status::Active);
+            let same: Option<Document> = serde_json::from_str(&known.document).ok();
+            let unchanged = same.as_ref() == Some(document) && known.search_path == search_path && known.owner == owner;
+            if unchanged && status.word() == known.status {
+                let (version, status) = (known.version, known.status);
+                return Ok(Defined { name: name.to_owned(), version, status, notices: vec!["unchanged".to_owned()] });
+            }
+            (known.id, owner, status, Some((known, unchanged)))
+        }
+        None => {
+            let status = status.unwrap_or(Status::Active);
+            let role = names::role_name(owner).unwrap_or_default();
+            let tenant = document.tenant.as_deref();
+            let id = automations::insert(name, owner, &role, status.word(), tenant, clock::now()).ok_or_else(|| {
+                EngineError::taken(format!("automation \"{name}\" already exists"))
+                    .detail("Another session defined it at the same time.")
+            })?;
+            (id, owner, status, None)
+        }
+    };
+    if status == Status::Active {
+        let from = previous.as_ref().map_or(Status::Draft, |(known, _)| Status::parse(&known.status).unwrap_or(Status::Draft));
+        match Status::Draft.transition(Status::Active, program.steps.len(), program.triggers.len()) {
+            Ok(_) => {}
+            Err(refusal) => return Err(not_activatable(refusal)),
+        }
+        if let Some((known, _)) = &previous
+            && from != Status::Active
+        {
+            automations::set_status(known.id, &known.status, "active", "user", &serde_json::json!({}));
+        }
+    } else if let Some((known, _)) = &previous
+        && known.status != status.word()
+    {
+        return Err(EngineError::wrong_state(format!("cannot make automation \"{name}\" a {}", status.word()))
+            .detail(format!("It is {}.", known.status))
+            .hint(format!("SELECT automation.pause('{name}'); SELECT automation.revert_to_draft('{name}');")));
+    }
+    let version = match &previous {
+        Some((known, true)) => known.version,
+        _ => automations::add_version(&NewVersion {
+            automation_id: id,
+            document: &text,
+            search_path: &search_path,
+            created_by: identity::current_user(),
+            tenant: document.tenant.as_deref(),
+            owner,
+            owner_name: &names::role_name(owner).unwrap_or_default(),
+        })
+        .ok_or_else(|| EngineError::bug("a version was not saved"))?,
+    };
+    automations::note_change();
+    let action = if previous.is_some() { "automation.redefined" } else { "automation.defined" };
+    log::audit(action, name, &serde_json::json!({ "version": version, "status": status.word() }));
+    notices.dedup();
+    Ok(Defined { name: name.to_owned(), version, status: status.word().to_owned(), notices })
+}
+
+fn not_activatable(refusal: Refusal) -> EngineError {
+    let error = EngineError::wrong_state(refusal.message());
+    match refusal {
+        Refusal::NoSteps => error.hint("Give it steps, or define it with status => 'draft'."),
+        _ => error.hint("Give it a trigger, automation.on_call() for one that is only started by hand."),
+    }
+}
+
+/// What the author should know though it is no error.
+fn notices(owner: pg_sys::Oid) -> Vec<String> {
+    let mut notices = Vec::new();
+    if let Some(refusal) = crate::store::owners::refusal(owner) {
+        notices.push(format!("it will not run yet: {refusal}"));
+    }
+    if !crate::workers::registration::preloaded() {
+        notices.push("no workers are running: SELECT automation.start_workers()".to_owned());
+    }
+    notices
+}

@@ -1,0 +1,236 @@
+//! What can go wrong for a user, as Postgres reports it. The only file that names a SQLSTATE.
+#![allow(unsafe_code)]
+use std::ffi::CString;
+
+use automation_core::expr::{ExprError, ExprErrorKind};
+use pgrx::pg_sys;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+use crate::pg::catch::PgError;
+
+/// An error on its way to the user: SQLSTATE, message, DETAIL, HINT, and where in their text it is.
+#[derive(Debug)]
+pub struct EngineError {
+    code: PgSqlErrorCode,
+    message: String,
+    detail: Option<String>,
+    hint: Option<String>,
+    caret: Option<Caret>,
+}
+
+/// The user's own text and the 1-based character in it to point at.
+#[derive(Debug)]
+struct Caret {
+    text: String,
+    position: usize,
+}
+
+pub type EngineResult<T> = Result<T, EngineError>;
+
+impl EngineError {
+    fn new(code: PgSqlErrorCode, message: impl Into<String>) -> Self {
+        EngineError { code, message: message.into(), detail: None, hint: None, caret: None }
+    }
+
+    pub fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub fn unknown_automation(name: &str) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT, format!("automation \"{name}\" does not exist"))
+            .hint("List the automations you may see with: SELECT name FROM automation.automations.")
+    }
+
+    pub fn unknown_run(id: i64) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT, format!("run {id} does not exist"))
+            .hint("List the runs you may see with: SELECT id, automation, status FROM automation.runs.")
+    }
+
+    pub fn unknown_kind(kind: &str) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT, format!("kind \"{kind}\" is not watched"))
+    }
+
+    pub fn unknown_role(name: &str) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"))
+    }
+
+    pub fn not_allowed(message: impl Into<String>) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE, message)
+    }
+
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE, message)
+    }
+
+    pub fn wrong_object(message: impl Into<String>) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_WRONG_OBJECT_TYPE, message)
+    }
+
+    pub fn undefined_column(column: &str, table: &str) -> Self {
+        Self::new(
+            PgSqlErrorCode::ERRCODE_UNDEFINED_COLUMN,
+            format!("column \"{column}\" does not exist in table \"{table}\""),
+        )
+    }
+
+    pub fn wrong_state(message: impl Into<String>) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+    }
+
+    pub fn taken(message: impl Into<String>) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_DUPLICATE_OBJECT, message)
+    }
+
+    pub fn too_large(message: impl Into<String>) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message)
+    }
+
+    pub fn unsupported(message: impl Into<String>) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED, message)
+    }
+
+    pub fn out_of_workers(message: impl Into<String>) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES, message)
+    }
+
+    pub fn bug(message: impl Into<String>) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_INTERNAL_ERROR, format!("automation_engine bug: {}", message.into()))
+            .hint("Please report this together with what you did.")
+    }
+
+    /// An error of the expression language; `place` says where the text stands, e.g. `filter of automation "x"`.
+    pub fn expression(place: &str, text: &str, error: &ExprError) -> Self {
+        let message = match error.message.split_once(" at or near ") {
+            Some((what, near)) => format!("{what} in {place} at or near {near}"),
+            None => format!("{} in {place}", error.message),
+        };
+        let mut report = Self::new(expression_code(error.kind), message);
+        report.detail = error.detail.clone();
+        report.hint = error.hint.clone();
+        report.point(text, error.span.start);
+        report
+    }
+
+    /// An error of a statement that the user wrote, already mapped back to a byte of their text.
+    pub fn statement(place: &str, text: &str, error: &PgError, byte: Option<usize>) -> Self {
+        let code = PgSqlErrorCode::from(packed_sqlstate(&error.sqlstate));
+        let mut report = Self::new(code, format!("{} in {place}", error.message));
+        report.detail = error.detail.clone();
+        report.hint = error.hint.clone();
+        if let Some(byte) = byte {
+            report.point(text, byte);
+        }
+        report
+    }
+
+    pub fn point(&mut self, text: &str, byte: usize) {
+        let position = text.char_indices().take_while(|(at, _)| *at < byte).count() + 1;
+        self.caret = Some(Caret { text: text.to_owned(), position });
+    }
+
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Everything of it as one row of `validate()`: SQLSTATE, message, hint, and the 1-based line and column.
+    pub fn parts(&self) -> (String, &str, Option<&str>, Option<(usize, usize)>) {
+        let place = self.caret.as_ref().map(|caret| {
+            let before: String = caret.text.chars().take(caret.position - 1).collect();
+            let line = before.matches('\n').count() + 1;
+            let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+            (line, column)
+        });
+        (crate::pg::catch::sqlstate_text(self.code as i32), &self.message, self.hint.as_deref(), place)
+    }
+}
+
+impl From<spi::Error> for EngineError {
+    fn from(error: spi::Error) -> Self {
+        Self::bug(format!("a statement of the engine failed: {error}"))
+    }
+}
+
+fn expression_code(kind: ExprErrorKind) -> PgSqlErrorCode {
+    match kind {
+        ExprErrorKind::Syntax => PgSqlErrorCode::ERRCODE_SYNTAX_ERROR,
+        ExprErrorKind::UnknownName => PgSqlErrorCode::ERRCODE_UNDEFINED_COLUMN,
+        ExprErrorKind::UnknownFunction => PgSqlErrorCode::ERRCODE_UNDEFINED_FUNCTION,
+        ExprErrorKind::TypeMismatch => PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH,
+        ExprErrorKind::TooComplex => PgSqlErrorCode::ERRCODE_STATEMENT_TOO_COMPLEX,
+        ExprErrorKind::BudgetExceeded => PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+        _ => PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+    }
+}
+
+fn packed_sqlstate(text: &str) -> i32 {
+    text.bytes().take(5).enumerate().map(|(i, byte)| i32::from(byte.wrapping_sub(b'0') & 0x3f) << (6 * i)).sum()
+}
+
+/// Turns our results into what a `#[pg_extern]` returns, keeping the caller's file and line.
+pub trait OrReport<T> {
+    #[track_caller]
+    fn or_report(self) -> Result<T, ErrorReport>;
+}
+
+impl<T> OrReport<T> for EngineResult<T> {
+    #[track_caller]
+    fn or_report(self) -> Result<T, ErrorReport> {
+        match self {
+            Ok(value) => Ok(value),
+            Err(error) => {
+                let mut report = ErrorReport::new(error.code, error.message, "automation_engine");
+                if let Some(detail) = error.detail {
+                    report = report.set_detail(detail);
+                }
+                if let Some(hint) = error.hint {
+                    report = report.set_hint(hint);
+                }
+                if let Some(caret) = error.caret {
+                    install_caret(caret);
+                }
+                Err(report)
+            }
+        }
+    }
+}
+
+/// pgrx reports the error after this function has returned, so the callback that adds the position must stay on the
+/// stack of error contexts; the error's own clean-up takes it off.
+fn install_caret(caret: Caret) {
+    let Ok(text) = CString::new(caret.text) else { return };
+    // SAFETY: everything the callback reads is palloc'd in the transaction's memory, which outlives the report of the
+    // error that we are about to raise.
+    unsafe {
+        let context = pg_sys::TopTransactionContext;
+        let query = pg_sys::MemoryContextStrdup(context, text.as_ptr());
+        let position = pg_sys::MemoryContextAllocZero(context, size_of::<CaretArgument>()).cast::<CaretArgument>();
+        *position = CaretArgument { query, position: caret.position as i32 };
+        let callback = pg_sys::MemoryContextAllocZero(context, size_of::<pg_sys::ErrorContextCallback>())
+            .cast::<pg_sys::ErrorContextCallback>();
+        (*callback).previous = pg_sys::error_context_stack;
+        (*callback).callback = Some(add_caret);
+        (*callback).arg = position.cast();
+        pg_sys::error_context_stack = callback;
+    }
+}
+
+struct CaretArgument {
+    query: *const std::ffi::c_char,
+    position: i32,
+}
+
+unsafe extern "C-unwind" fn add_caret(argument: *mut std::ffi::c_void) {
+    // SAFETY: `argument` is what install_caret put there; the functions only set fields of the current error.
+    unsafe {
+        let argument = &*argument.cast::<CaretArgument>();
+        pg_sys::internalerrquery(argument.query);
+        pg_sys::internalerrposition(argument.position);
+    }
+}

@@ -1,0 +1,229 @@
+//! One batch: claim, run each, write history, delete, all in one transaction.
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
+
+use pgrx::pg_sys;
+
+use super::{run, versions};
+use crate::failpoint::failpoint;
+use crate::pg::catch::PgError;
+use crate::pg::clock::{self, Micros};
+use crate::pg::session;
+use crate::shmem::shared;
+use crate::store::dispatches::{self, Dispatch};
+use crate::store::events::{self, Event};
+use crate::store::history::{self, Ending, EndedRun};
+use crate::store::log::{self, Entry};
+use crate::store::stats::{self, Counts};
+use crate::workers::wake;
+
+/// A batch is committed early once it has taken this long, so that no run waits long for another's commit.
+const TIME_SLICE: Micros = 20_000;
+/// A dispatch that was being run when the server crashed this often is not tried again.
+const MAX_CRASHES: i16 = 2;
+
+/// Who claims, and what it knows about the queue.
+#[derive(Debug)]
+pub struct Claimer {
+    pub owner: pg_sys::Oid,
+    /// True in an executor, which is logged in as the owner; false where another session drives the queue by hand.
+    pub is_worker: bool,
+    /// Every dispatch of the owner below this id is done. A hint that spares the scan the dead rows that vacuum cannot
+    /// remove while somebody holds an old snapshot.
+    floor: i64,
+    /// The floor to use if this batch commits.
+    next_floor: i64,
+    returned: u64,
+}
+
+impl Claimer {
+    pub fn new(owner: pg_sys::Oid, is_worker: bool) -> Self {
+        let returned = shared().claims_returned.load(Ordering::Acquire);
+        Claimer { owner, is_worker, floor: 0, next_floor: 0, returned }
+    }
+
+    /// A batch of anybody's was given back: what is below the floor may not be done after all.
+    fn refresh(&mut self) {
+        let returned = shared().claims_returned.load(Ordering::Acquire);
+        if returned != self.returned {
+            self.returned = returned;
+            self.floor = 0;
+        }
+        self.next_floor = self.floor;
+    }
+
+    /// The batch's transaction has committed.
+    pub fn committed(&mut self) {
+        self.floor = self.next_floor;
+    }
+
+    /// The batch's transaction was rolled back.
+    pub fn aborted(&mut self) {
+        self.floor = 0;
+    }
+}
+
+/// What a turn did.
+#[derive(Clone, Debug, Default)]
+pub struct Turn {
+    pub runs: usize,
+    pub failed: usize,
+    /// The first dispatch claimed.
+    pub first: Option<i64>,
+    /// There may be more to do at once.
+    pub more: bool,
+    /// Some claimed work must wait for runs that others have in hand.
+    pub blocked: bool,
+}
+
+/// Claims up to `limit` dispatches and runs them.
+pub fn turn(claimer: &mut Claimer, limit: i64) -> Turn {
+    claimer.refresh();
+    let claimed = dispatches::claim(claimer.owner, claimer.floor, limit);
+    let (Some(first), Some(last)) = (claimed.first(), claimed.last()) else { return Turn::default() };
+    let (first, last) = (first.id, last.id);
+    wake::announce_if_claims_return();
+    failpoint("claimed");
+    let ids: Vec<i64> = claimed.iter().map(|dispatch| dispatch.id).collect();
+    let passed_over = dispatches::passed_over(claimer.owner, claimer.floor, last, &ids);
+    let mut blocked: HashSet<i64> = passed_over.iter().filter_map(|(_, key)| *key).collect();
+    let events = read_events(&claimed);
+    versions::load(claimed.iter().map(|dispatch| dispatch.version_id));
+
+    let begun = clock::now();
+    let mut turn = Turn { first: Some(first), more: claimed.len() as i64 == limit, ..Default::default() };
+    let mut ended: Vec<EndedRun> = Vec::with_capacity(claimed.len());
+    let mut done = Vec::with_capacity(claimed.len());
+    for dispatch in &claimed {
+        if dispatch.ordering_key.is_some_and(|key| blocked.contains(&key)) {
+            turn.blocked = true;
+            continue;
+        }
+        if !ended.is_empty() && clock::now() - begun > TIME_SLICE {
+            // Whatever comes later with the same key must wait for this one.
+            blocked.extend(dispatch.ordering_key);
+            turn.more = true;
+            continue;
+        }
+        ended.push(one(claimer, dispatch, events.get(&dispatch.event_id)));
+        done.push(dispatch.id);
+        pgrx::check_for_interrupts!();
+    }
+    failpoint("ran");
+    write(claimer.owner, &ended, &done);
+    failpoint("written");
+    let undone = claimed.iter().map(|d| d.id).filter(|id| !done.contains(id));
+    claimer.next_floor = passed_over.iter().map(|(id, _)| *id).chain(undone).min().unwrap_or(last + 1);
+    turn.runs = ended.len();
+    turn.failed = ended.iter().filter(|run| run.ending == Ending::Failed).count();
+    turn
+}
+
+fn read_events(claimed: &[Dispatch]) -> HashMap<i64, Event> {
+    let ids: Vec<i64> = claimed.iter().map(|dispatch| dispatch.event_id).collect();
+    let times = claimed.iter().map(|dispatch| dispatch.event_at);
+    let (from, to) = (times.clone().min().unwrap_or_default(), times.max().unwrap_or_default());
+    events::many(&ids, from, to).into_iter().map(|event| (event.id, event)).collect()
+}
+
+fn one(claimer: &Claimer, dispatch: &Dispatch, event: Option<&Event>) -> EndedRun {
+    let started_at = clock::now();
+    let Some(event) = event else {
+        let error = PgError::new("02000", format!("event {} is not in the log any more", dispatch.event_id));
+        return give_up(claimer.owner, dispatch, None, started_at, "event_missing", &error);
+    };
+    if dispatch.attempt >= MAX_CRASHES {
+        let error = PgError {
+            detail: Some(format!("The server crashed {} times while it ran.", dispatch.attempt)),
+            hint: Some("Look at the server log, mend the step, and start the automation by hand.".into()),
+            ..PgError::new("57P02", "the run was stopped because it seems to crash the server")
+        };
+        return give_up(claimer.owner, dispatch, Some(event), started_at, "crashed_server", &error);
+    }
+    run::run(claimer, dispatch, event, started_at)
+}
+
+/// An ended run with everything taken from dispatch and event.
+pub fn ended(
+    owner: pg_sys::Oid,
+    dispatch: &Dispatch,
+    event: Option<&Event>,
+    started_at: Micros,
+    ending: Ending,
+    reason: Option<&'static str>,
+) -> EndedRun {
+    EndedRun {
+        id: dispatch.run_id,
+        event_id: dispatch.event_id,
+        event_at: dispatch.event_at,
+        started_at,
+        ended_at: clock::now(),
+        owner,
+        automation_id: dispatch.automation_id,
+        version_id: dispatch.version_id,
+        trigger_no: dispatch.trigger_no,
+        attempt: dispatch.attempt,
+        depth: event.map_or(0, |event| event.depth),
+        ending,
+        kind: event.and_then(|event| event.kind.clone()),
+        entity_id: event.and_then(|event| event.entity_id.clone()),
+        key: None,
+        tenant: event.and_then(|event| event.tenant.clone()),
+        reason,
+        error: None,
+        steps: None,
+    }
+}
+
+fn give_up(
+    owner: pg_sys::Oid,
+    dispatch: &Dispatch,
+    event: Option<&Event>,
+    started_at: Micros,
+    reason: &'static str,
+    error: &PgError,
+) -> EndedRun {
+    let error = run::error_json(error, None);
+    let entry = Entry {
+        code: reason,
+        automation_id: Some(dispatch.automation_id),
+        owner: Some(owner),
+        run_id: Some(dispatch.run_id),
+        event_id: Some(dispatch.event_id),
+        ..Default::default()
+    };
+    log::dead_letter(&entry, &error);
+    EndedRun { error: Some(error), ..ended(owner, dispatch, event, started_at, Ending::Failed, Some(reason)) }
+}
+
+fn write(owner: pg_sys::Oid, runs: &[EndedRun], done: &[i64]) {
+    let at = clock::now();
+    history::insert(at, runs);
+    dispatches::finish(owner, done);
+    let mut counts: HashMap<(i32, i16), Counts> = HashMap::new();
+    for run in runs {
+        let counts = counts.entry((run.automation_id, run.trigger_no)).or_default();
+        counts.entered += 1;
+        counts.run_time_us += run.ended_at - run.started_at;
+        match run.ending {
+            Ending::Completed => counts.completed += 1,
+            Ending::Failed => counts.failed += 1,
+            Ending::Cancelled => counts.cancelled += 1,
+            Ending::Skipped => counts.skipped += 1,
+        }
+    }
+    stats::add(counts.iter(), at);
+    session::stop_listening();
+}
+
+/// Records that a run failed at commit (a deferred constraint, say), after its own transaction was rolled back.
+pub fn fail(claimer: &Claimer, dispatch_id: i64, error: &PgError) {
+    let Some(dispatch) = dispatches::one(claimer.owner, dispatch_id) else { return };
+    let event = read_events(std::slice::from_ref(&dispatch)).remove(&dispatch.event_id);
+    let now = clock::now();
+    let run = EndedRun {
+        error: Some(run::error_json(error, None)),
+        ..ended(claimer.owner, &dispatch, event.as_ref(), now, Ending::Failed, Some("commit_failed"))
+    };
+    write(claimer.owner, &[run], &[dispatch_id]);
+}

@@ -1,0 +1,228 @@
+//! One step: its effects in a subtransaction of their own, the session left as it was found.
+#![allow(unsafe_code)]
+use std::ffi::CString;
+use std::rc::Rc;
+
+use automation_core::expr::{Budget, ExprError};
+use automation_core::program::{Action, Step};
+use automation_core::template::SqlTemplate;
+use automation_core::value::Value;
+use pgrx::pg_sys;
+
+use super::batch::Claimer;
+use super::bind::parameter;
+use super::run::from_expression;
+use super::scope::RunScope;
+use super::versions::Version;
+use crate::api::topics;
+use crate::gucs;
+use crate::pg::catch::PgError;
+use crate::pg::session::{self, StatementTimeout};
+use crate::pg::settings::{self, Pinned};
+use crate::pg::statement::{Outcome, Spi, Statement};
+use crate::pg::subtransaction::in_subtransaction;
+use crate::store::events::{NewEvent, Op, append_event};
+
+/// Most rows of a result that are kept.
+const MAX_ROWS: usize = 1000;
+/// NOTIFY's own limit.
+const MAX_NOTIFY: usize = 7999;
+
+/// What a step gave back.
+pub struct StepResult {
+    /// JSON, as the history shows it and later steps see it.
+    pub shown: String,
+}
+
+impl StepResult {
+    pub fn value(&self) -> Value {
+        Value::from_json(&self.shown).unwrap_or_default()
+    }
+}
+
+/// Executes step number `place`. An error rolls back what this step did and nothing else.
+pub fn execute(
+    claimer: &Claimer,
+    version: &Version,
+    place: usize,
+    scope: &RunScope<'_>,
+) -> Result<StepResult, PgError> {
+    let step = &version.program.steps[place];
+    if claimer.is_worker {
+        use_search_path(version, None);
+    }
+    in_subtransaction(|| {
+        // Whatever the step sets is undone with this level.
+        let pinned = Pinned::new();
+        use_search_path(version, Some(&pinned));
+        let result = {
+            let _timeout = step.timeout_ms.map(StatementTimeout::start);
+            act(version, place, step, scope)?
+        };
+        if matches!(step.action, Action::Sql(_) | Action::Call { .. }) {
+            session::forget();
+        }
+        drop(pinned);
+        Ok(result)
+    })
+}
+
+fn use_search_path(version: &Version, pinned: Option<&Pinned>) {
+    if settings::current(c"search_path").as_ref() == Some(&version.search_path) {
+        return;
+    }
+    match pinned {
+        Some(pinned) => pinned.set(c"search_path", &version.search_path),
+        None => settings::set_session(c"search_path", &version.search_path),
+    }
+}
+
+fn act(version: &Version, place: usize, step: &Step, scope: &RunScope<'_>) -> Result<StepResult, PgError> {
+    let mut budget = Budget::default();
+    match &step.action {
+        Action::Sql(template) => {
+            let values = evaluate(template, scope, &mut budget)?;
+            let outcome = run_sql(version, place, template.sql(), &values)
+                .map_err(|error| point_into(error, template))?;
+            Ok(StepResult { shown: show(&outcome) })
+        }
+        Action::Call { function, args } => {
+            let value = args.eval(scope, &mut budget).map_err(|error| from_expression(&error, args.text()))?;
+            let sql = call_statement(function)?;
+            let outcome = run_sql(version, place, &sql, &[value])?;
+            let row = outcome.rows.first().map(|row| String::from_utf8_lossy(row).into_owned());
+            Ok(StepResult { shown: row.unwrap_or_else(|| "{\"result\":null}".to_owned()) })
+        }
+        Action::Publish { topic, payload } => {
+            let topic = topic.render(scope, &mut budget).map_err(|error| from_expression(&error, topic.text()))?;
+            topics::check_published(&topic).map_err(|error| PgError::new("22023", error.message().to_owned()))?;
+            let value = payload.eval(scope, &mut budget).map_err(|error| from_expression(&error, payload.text()))?;
+            let text = value.to_json();
+            let event = NewEvent {
+                op: Some(Op::Emitted),
+                topic: Some(&topic),
+                tenant: None,
+                payload: Some(text.as_bytes()),
+                ..Default::default()
+            };
+            Ok(StepResult { shown: format!("{{\"event_id\":{}}}", append_event(&event)) })
+        }
+        Action::Notify { channel, payload } => {
+            let channel = channel.render(scope, &mut budget).map_err(|error| from_expression(&error, channel.text()))?;
+            let value = payload.eval(scope, &mut budget).map_err(|error| from_expression(&error, payload.text()))?;
+            notify(&channel, &value)?;
+            Ok(StepResult { shown: "{}".to_owned() })
+        }
+    }
+}
+
+fn evaluate(template: &SqlTemplate, scope: &RunScope<'_>, budget: &mut Budget) -> Result<Vec<Value>, PgError> {
+    let value = |expr: &automation_core::expr::Expr| -> Result<Value, ExprError> { expr.eval(scope, budget) };
+    template
+        .params()
+        .iter()
+        .map(value)
+        .collect::<Result<Vec<Value>, ExprError>>()
+        .map_err(|error| from_expression(&error, template.text()))
+}
+
+fn run_sql(version: &Version, place: usize, sql: &str, values: &[Value]) -> Result<Outcome, PgError> {
+    let spi = Spi::open();
+    let known = version.statements[place].borrow().clone();
+    let statement = match known {
+        Some(statement) => statement,
+        None => {
+            let statement = Rc::new(Statement::prepare(&spi, sql, values.len())?);
+            *version.statements[place].borrow_mut() = Some(statement.clone());
+            statement
+        }
+    };
+    let parameters = values
+        .iter()
+        .zip(statement.types())
+        .map(|(value, type_oid)| parameter(value, *type_oid))
+        .collect::<Result<Vec<_>, PgError>>()?;
+    let outcome = statement.execute(&spi, &parameters, MAX_ROWS, gucs::max_result_bytes())?;
+    spi.close();
+    Ok(outcome)
+}
+
+/// A position in the prepared statement, told in the text that the user wrote.
+fn point_into(mut error: PgError, template: &SqlTemplate) -> PgError {
+    if let Some(position) = error.position {
+        let byte = template.map_position(position);
+        let line = template.text()[..byte.min(template.text().len())].matches('\n').count() + 1;
+        let place = format!("line {line}, character {} of the step's SQL", byte + 1);
+        error.context = Some(match error.context {
+            Some(context) => format!("{context}\n{place}"),
+            None => place,
+        });
+    }
+    error
+}
+
+fn show(outcome: &Outcome) -> String {
+    let mut out = format!("{{\"count\":{}", outcome.count);
+    if let Some(first) = outcome.rows.first() {
+        out.push_str(",\"row\":");
+        out.push_str(&String::from_utf8_lossy(first));
+        out.push_str(",\"rows\":[");
+        for (i, row) in outcome.rows.iter().enumerate() {
+            if i > 0 {
+                out.push(',');
+            }
+            out.push_str(&String::from_utf8_lossy(row));
+        }
+        out.push(']');
+    }
+    if outcome.truncated {
+        out.push_str(",\"truncated\":true");
+    }
+    out.push('}');
+    out
+}
+
+/// `SELECT schema.function($1)` for a function that the owner's search path finds.
+pub fn call_statement(function: &str) -> Result<String, PgError> {
+    let name = function.split('(').next().unwrap_or_default().trim();
+    let text = CString::new(name).map_err(|_| PgError::new("22023", "invalid function name"))?;
+    let jsonb = pg_sys::JSONBOID;
+    // SAFETY: the parser's own reading of a qualified name, and a look-up in the catalog with one argument type.
+    let (namespace, found) = unsafe {
+        let source = text.as_ptr();
+        let names = crate::pg::catch::catch(|| crate::pg::raw::unguarded::stringToQualifiedNameList(source))?;
+        let oid = pg_sys::LookupFuncName(names, 1, &raw const jsonb, true);
+        if oid == pg_sys::InvalidOid {
+            return Err(PgError {
+                hint: Some("A function for call() takes one jsonb argument and returns jsonb.".into()),
+                ..PgError::new("42883", format!("function {name}(jsonb) does not exist"))
+            });
+        }
+        (pg_sys::get_namespace_name(pg_sys::get_func_namespace(oid)), pg_sys::get_func_name(oid))
+    };
+    // SAFETY: palloc'd, NUL-terminated names of an existing function.
+    let (namespace, found) = unsafe { (std::ffi::CStr::from_ptr(namespace), std::ffi::CStr::from_ptr(found)) };
+    let quote = |name: &std::ffi::CStr| crate::pg::names::quote_identifier(&name.to_string_lossy());
+    Ok(format!("SELECT {}.{}($1) AS result", quote(namespace), quote(found)))
+}
+
+fn notify(channel: &str, value: &Value) -> Result<(), PgError> {
+    let payload = match value {
+        Value::Text(text) => text.to_string(),
+        other => other.to_json(),
+    };
+    if payload.len() > MAX_NOTIFY {
+        return Err(PgError {
+            detail: Some(format!("It has {} bytes, NOTIFY takes {MAX_NOTIFY}.", payload.len())),
+            hint: Some("Send an id and let the listener read the rest.".into()),
+            ..PgError::new("22023", "notification payload is too long")
+        });
+    }
+    let texts = (CString::new(channel), CString::new(payload));
+    let (Ok(channel), Ok(payload)) = texts else {
+        return Err(PgError::new("22021", "invalid byte sequence for encoding \"UTF8\": 0x00"));
+    };
+    // SAFETY: NUL-terminated strings; the call copies them. It raises an ERROR for a bad channel name.
+    unsafe { crate::pg::raw::Async_Notify(channel.as_ptr(), payload.as_ptr()) };
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! Compiled versions, kept for the life of the process: a version never changes.
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::rc::Rc;
+
+use automation_core::program::Program;
+
+use crate::pg::statement::Statement;
+use crate::router::compile_stored;
+use crate::store::automations;
+
+/// Most versions kept.
+const CAPACITY: usize = 1000;
+
+/// A version ready to run.
+pub struct Version {
+    pub program: Program,
+    pub search_path: CString,
+    /// The prepared statement of each step, made when the step first runs.
+    pub statements: Vec<RefCell<Option<Rc<Statement>>>>,
+}
+
+thread_local!(static VERSIONS: RefCell<HashMap<i32, Result<Rc<Version>, String>>> = RefCell::new(HashMap::new()));
+
+/// Makes sure that these versions are in the cache.
+pub fn load(ids: impl Iterator<Item = i32>) {
+    let mut missing: Vec<i32> = VERSIONS.with(|versions| {
+        let versions = versions.borrow();
+        ids.filter(|id| !versions.contains_key(id)).collect()
+    });
+    missing.sort_unstable();
+    missing.dedup();
+    if missing.is_empty() {
+        return;
+    }
+    let stored = automations::versions(&missing);
+    VERSIONS.with(|versions| {
+        let mut versions = versions.borrow_mut();
+        if versions.len() + stored.len() > CAPACITY {
+            versions.clear();
+        }
+        for version in stored {
+            let compiled = compile_stored(&version.document).map(|program| {
+                let statements = program.steps.iter().map(|_| RefCell::new(None)).collect();
+                let search_path = CString::new(version.search_path).unwrap_or_default();
+                Rc::new(Version { program, search_path, statements })
+            });
+            versions.insert(version.id, compiled);
+        }
+    });
+}
+
+/// A version that `load` was asked for.
+pub fn get(id: i32) -> Result<Rc<Version>, String> {
+    VERSIONS.with(|versions| {
+        versions.borrow().get(&id).cloned().unwrap_or_else(|| Err(format!("version {id} does not exist")))
+    })
+}
+
+/// Forgets everything, for a process whose extension was dropped and made again.
+pub fn forget() {
+    VERSIONS.with(|versions| versions.borrow_mut().clear());
+}

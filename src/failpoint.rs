@@ -1,0 +1,50 @@
+//! Named points at which a test can stop, fail or kill the process (feature `failpoints`; nothing otherwise).
+#![allow(unsafe_code)]
+
+/// Does what `automation_engine.failpoint` says about `name`, e.g. `after_claim=kill` or `before_commit/3=error`.
+#[cfg(feature = "failpoints")]
+pub fn failpoint(name: &str) {
+    use std::cell::RefCell;
+    use std::collections::HashMap;
+
+    thread_local!(static PASSES: RefCell<HashMap<String, u32>> = RefCell::new(HashMap::new()));
+    let Some(setting) = crate::gucs::failpoint() else { return };
+    for entry in setting.split(',') {
+        let Some((point, action)) = entry.trim().split_once('=') else { continue };
+        let (point, skip) = match point.split_once('/') {
+            Some((point, count)) => (point, count.parse().unwrap_or(0)),
+            None => (point, 0u32),
+        };
+        if point != name {
+            continue;
+        }
+        let passed = PASSES.with(|passes| {
+            let mut passes = passes.borrow_mut();
+            let count = passes.entry(entry.to_owned()).or_insert(0);
+            *count += 1;
+            *count
+        });
+        if passed <= skip {
+            continue;
+        }
+        match action.split_once(':') {
+            None if action == "kill" => {
+                // SAFETY: that is the point: the process vanishes as if the kernel had killed it.
+                unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+            }
+            None if action == "exit" => std::process::exit(1),
+            None if action == "error" => pgrx::error!("failpoint \"{name}\""),
+            Some(("sleep", ms)) => {
+                for _ in 0..ms.parse::<u64>().unwrap_or(0) / 10 {
+                    std::thread::sleep(std::time::Duration::from_millis(10));
+                    pgrx::check_for_interrupts!();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(not(feature = "failpoints"))]
+#[inline(always)]
+pub fn failpoint(_name: &str) {}

@@ -1,0 +1,206 @@
+//! Settings: private statics, `init`, typed getters. No other file touches a `GucSetting`.
+#![allow(unsafe_code)]
+use std::ffi::CString;
+
+use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
+
+static ENABLED: GucSetting<bool> = GucSetting::<bool>::new(true);
+static CAPTURE: GucSetting<bool> = GucSetting::<bool>::new(true);
+static ALLOW_SUPERUSER: GucSetting<bool> = GucSetting::<bool>::new(false);
+static EXECUTORS: GucSetting<i32> = GucSetting::<i32>::new(4);
+static BATCH_SIZE: GucSetting<i32> = GucSetting::<i32>::new(100);
+static ROUTE_BATCH_SIZE: GucSetting<i32> = GucSetting::<i32>::new(1000);
+static MAX_CHAIN_DEPTH: GucSetting<i32> = GucSetting::<i32>::new(16);
+static MAX_VALUE_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64);
+static MAX_RESULT_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64);
+static EVENT_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60);
+static HISTORY_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(30 * 24 * 60);
+static EXECUTOR_IDLE_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(60_000);
+static ACTOR: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
+#[cfg(feature = "failpoints")]
+static FAILPOINT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
+
+pub fn init() {
+    let flags = GucFlags::default();
+    GucRegistry::define_bool_guc(
+        c"automation_engine.enabled",
+        c"Runs automations.",
+        c"Off stops routing and running; changes are still captured and are worked off when it is on again.",
+        &ENABLED,
+        GucContext::Sighup,
+        flags,
+    );
+    GucRegistry::define_bool_guc(
+        c"automation_engine.capture",
+        c"Records changes of watched tables.",
+        c"Off, for a transaction or session of a superuser, makes bulk loads silent: what they change starts nothing.",
+        &CAPTURE,
+        GucContext::Suset,
+        flags,
+    );
+    GucRegistry::define_bool_guc(
+        c"automation_engine.allow_superuser_automations",
+        c"Allows automations whose steps run as a superuser.",
+        c"On, whoever may define automations as a superuser may do anything with every event.",
+        &ALLOW_SUPERUSER,
+        GucContext::Postmaster,
+        flags,
+    );
+    GucRegistry::define_int_guc(
+        c"automation_engine.executors",
+        c"Most executor processes per database.",
+        c"Each takes one of max_worker_processes and a connection's memory; 0 runs nothing.",
+        &EXECUTORS,
+        0,
+        64,
+        GucContext::Sighup,
+        flags,
+    );
+    GucRegistry::define_int_guc(
+        c"automation_engine.batch_size",
+        c"Most runs that share one commit.",
+        c"Larger batches drain a backlog faster; a run's effects become visible when its batch commits.",
+        &BATCH_SIZE,
+        1,
+        1000,
+        GucContext::Sighup,
+        flags,
+    );
+    GucRegistry::define_int_guc(
+        c"automation_engine.route_batch_size",
+        c"Most events routed in one transaction.",
+        c"Larger batches route a backlog faster and hold more memory in the conductor.",
+        &ROUTE_BATCH_SIZE,
+        1,
+        100_000,
+        GucContext::Sighup,
+        flags,
+    );
+    GucRegistry::define_int_guc(
+        c"automation_engine.max_chain_depth",
+        c"How many runs deep a chain of causes may go.",
+        c"A change made by a run at this depth is recorded but starts nothing, which ends loops of automations.",
+        &MAX_CHAIN_DEPTH,
+        1,
+        1000,
+        GucContext::Sighup,
+        flags,
+    );
+    GucRegistry::define_int_guc(
+        c"automation_engine.max_value_size",
+        c"Largest column value that an event carries.",
+        c"A larger value is left out and the event is marked truncated; the write itself always succeeds.",
+        &MAX_VALUE_SIZE,
+        1,
+        1_048_576,
+        GucContext::Sighup,
+        GucFlags::UNIT_KB,
+    );
+    GucRegistry::define_int_guc(
+        c"automation_engine.max_result_size",
+        c"Most of a step's result that is kept.",
+        c"Kept results are visible to later steps and in the history.",
+        &MAX_RESULT_SIZE,
+        1,
+        1_048_576,
+        GucContext::Sighup,
+        GucFlags::UNIT_KB,
+    );
+    GucRegistry::define_int_guc(
+        c"automation_engine.event_retention",
+        c"How long events are kept.",
+        c"Whole days are dropped at a time, and only after they have been routed. 0 keeps them for ever.",
+        &EVENT_RETENTION,
+        0,
+        i32::MAX / 60,
+        GucContext::Sighup,
+        GucFlags::UNIT_MIN,
+    );
+    GucRegistry::define_int_guc(
+        c"automation_engine.history_retention",
+        c"How long ended runs are kept.",
+        c"Whole days are dropped at a time. 0 keeps them for ever.",
+        &HISTORY_RETENTION,
+        0,
+        i32::MAX / 60,
+        GucContext::Sighup,
+        GucFlags::UNIT_MIN,
+    );
+    GucRegistry::define_int_guc(
+        c"automation_engine.executor_idle_timeout",
+        c"How long an executor without work stays.",
+        c"Longer saves starting a process when work comes; each holds a connection meanwhile.",
+        &EXECUTOR_IDLE_TIMEOUT,
+        100,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_MS,
+    );
+    GucRegistry::define_string_guc(
+        c"automation_engine.actor",
+        c"On whose behalf this session writes.",
+        c"Recorded with each change; an application sets it to its own user.",
+        &ACTOR,
+        GucContext::Userset,
+        flags,
+    );
+    #[cfg(feature = "failpoints")]
+    GucRegistry::define_string_guc(
+        c"automation_engine.failpoint",
+        c"Test builds: what to do at named points.",
+        c"name=kill | error | exit | sleep:ms, separated by commas; a number after a slash counts the passes first.",
+        &FAILPOINT,
+        GucContext::Sighup,
+        flags,
+    );
+    // SAFETY: called once from _PG_init, after all settings of ours are defined.
+    unsafe { pgrx::pg_sys::MarkGUCPrefixReserved(c"automation_engine".as_ptr()) }
+}
+
+pub fn enabled() -> bool {
+    ENABLED.get()
+}
+pub fn capture() -> bool {
+    CAPTURE.get()
+}
+pub fn allow_superuser_automations() -> bool {
+    ALLOW_SUPERUSER.get()
+}
+pub fn executors() -> usize {
+    EXECUTORS.get() as usize
+}
+pub fn batch_size() -> i64 {
+    i64::from(BATCH_SIZE.get())
+}
+pub fn route_batch_size() -> i64 {
+    i64::from(ROUTE_BATCH_SIZE.get())
+}
+pub fn max_chain_depth() -> i16 {
+    MAX_CHAIN_DEPTH.get() as i16
+}
+pub fn max_value_bytes() -> usize {
+    MAX_VALUE_SIZE.get() as usize * 1024
+}
+pub fn max_result_bytes() -> usize {
+    MAX_RESULT_SIZE.get() as usize * 1024
+}
+/// Days, or None for ever.
+pub fn event_retention_days() -> Option<i64> {
+    retention_days(EVENT_RETENTION.get())
+}
+pub fn history_retention_days() -> Option<i64> {
+    retention_days(HISTORY_RETENTION.get())
+}
+fn retention_days(minutes: i32) -> Option<i64> {
+    (minutes > 0).then(|| (i64::from(minutes) + 1439) / 1440)
+}
+pub fn executor_idle_timeout() -> std::time::Duration {
+    std::time::Duration::from_millis(EXECUTOR_IDLE_TIMEOUT.get() as u64)
+}
+pub fn actor() -> Option<String> {
+    ACTOR.get().and_then(|text| text.into_string().ok()).filter(|text| !text.is_empty())
+}
+#[cfg(feature = "failpoints")]
+pub fn failpoint() -> Option<String> {
+    FAILPOINT.get().and_then(|text| text.into_string().ok()).filter(|text| !text.is_empty())
+}

@@ -1,0 +1,78 @@
+//! Keeping house: partitions ahead of time, retention, folding counters. Each chore fails alone and never holds up
+//! routing; each waits at most a moment for a lock and comes back next time.
+use crate::pg::catch::PgError;
+use crate::pg::clock;
+use crate::pg::engine_sql::{execute, query_one};
+use crate::pg::identity::as_engine;
+use crate::pg::subtransaction::in_subtransaction;
+use crate::store::{owners, partitions, router, stats};
+use crate::gucs;
+
+/// How often, in microseconds, the house is kept while there is work at all.
+pub const INTERVAL: i64 = 60 * 1_000_000;
+/// How many days ahead partitions are made.
+const DAYS_AHEAD: i64 = 3;
+/// Fold the counters when their table is larger than this.
+const STAT_BYTES: i64 = 1 << 20;
+
+/// Does every chore that is due.
+pub fn keep_house() {
+    let today = clock::day(clock::now());
+    chore("partitions", || partitions::ensure(today + 1, today + DAYS_AHEAD));
+    chore("retention", || drop_old(today));
+    chore("counters", || {
+        if stats::size() > STAT_BYTES {
+            stats::fold();
+        }
+    });
+    chore("definitions", || as_engine(|| execute(FOLD_CHANGES, &[])));
+    chore("dedup keys", || as_engine(|| execute(PRUNE_DEDUP, &[])));
+    chore("owners", owners::retire_dropped);
+}
+
+fn chore<R>(name: &str, work: impl FnOnce() -> R) {
+    let outcome = in_subtransaction(|| {
+        work();
+        Ok::<(), PgError>(())
+    });
+    if let Err(error) = outcome {
+        pgrx::debug1!("automation_engine: {name} put off: {}", error.message);
+    }
+}
+
+/// Drops whole days that are past their retention; events only if every one of them has been routed.
+fn drop_old(today: i64) {
+    let routed_before = as_engine(router::oldest_unrouted_day).unwrap_or(today);
+    for (table, keep) in [("event", gucs::event_retention_days()), ("run_history", gucs::history_retention_days())] {
+        let Some(keep) = keep else { continue };
+        let limit = if table == "event" { (today - keep).min(routed_before) } else { today - keep };
+        for day in partitions::days(table).into_iter().filter(|day| *day < limit) {
+            chore("dropping a day", || partitions::drop_day(table, day));
+        }
+    }
+}
+
+// Keeps the newest row, so that count and sum still tell one state of the definitions from another.
+const FOLD_CHANGES: &str = "
+    DELETE FROM automation_internal.definition_change AS c
+     WHERE c.id < (SELECT pg_catalog.max(m.id) - 100 FROM automation_internal.definition_change AS m)";
+
+const PRUNE_DEDUP: &str = "
+    DELETE FROM automation_internal.event_dedup AS d
+     WHERE d.created_at < pg_catalog.now() - interval '1 day'";
+
+const VERSION: &str = "SELECT e.extversion FROM pg_catalog.pg_extension AS e WHERE e.extname = 'automation_engine'";
+
+/// Do the library and the SQL objects belong together? If not, the workers stay away until ALTER EXTENSION UPDATE.
+pub fn version_matches() -> bool {
+    let installed = query_one(VERSION, &[], |row| row.text(1)).flatten();
+    let ours = env!("CARGO_PKG_VERSION");
+    if installed.as_deref() == Some(ours) {
+        return true;
+    }
+    pgrx::warning!(
+        "automation_engine: library is version {ours}, SQL objects are version {}; run ALTER EXTENSION automation_engine UPDATE",
+        installed.unwrap_or_default()
+    );
+    false
+}

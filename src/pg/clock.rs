@@ -1,0 +1,24 @@
+//! The one place that reads the time.
+use pgrx::pg_sys;
+
+/// Microseconds since 2000-01-01 00:00 UTC: Postgres' own timestamptz.
+pub type Micros = i64;
+
+/// Microseconds between the Unix epoch and Postgres' epoch.
+pub const POSTGRES_EPOCH: i64 = 946_684_800_000_000;
+const DAY: i64 = 86_400_000_000;
+
+/// What the clock on the wall says now, not when the transaction began.
+pub fn now() -> Micros {
+    // SAFETY: reads the system clock, nothing else.
+    unsafe { pg_sys::GetCurrentTimestamp() }
+}
+
+/// Days since 2000-01-01 in UTC: the number of the partition an instant belongs to.
+pub fn day(at: Micros) -> i64 {
+    at.div_euclid(DAY)
+}
+
+pub fn day_start(day: i64) -> Micros {
+    day * DAY
+}

@@ -1,0 +1,335 @@
+//! Rows as JSON text, the way `to_jsonb` would show them, without looking anything up twice.
+//!
+//! Instants are written in UTC, so that an event does not depend on the writer's TimeZone; everything else as
+//! `to_jsonb` has it. No cast or function of a user's is called: types that only a cast to json could show are written
+//! as their text.
+use std::ffi::CStr;
+use std::io::Write;
+
+use pgrx::pg_sys;
+
+/// How to write one column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    Bool,
+    Int2,
+    Int4,
+    Int8,
+    Float4,
+    Float8,
+    Numeric,
+    Text,
+    Json,
+    Jsonb,
+    Date,
+    Timestamp,
+    TimestampTz,
+    Array,
+    Row,
+    /// Anything else through its output function.
+    Output(pg_sys::Oid),
+}
+
+impl Encoding {
+    pub fn of_type(type_oid: pg_sys::Oid) -> Self {
+        // SAFETY: catalog look-ups by oid.
+        unsafe {
+            let base = pg_sys::getBaseType(type_oid);
+            match base {
+                pg_sys::BOOLOID => Self::Bool,
+                pg_sys::INT2OID => Self::Int2,
+                pg_sys::INT4OID => Self::Int4,
+                pg_sys::INT8OID => Self::Int8,
+                pg_sys::FLOAT4OID => Self::Float4,
+                pg_sys::FLOAT8OID => Self::Float8,
+                pg_sys::NUMERICOID => Self::Numeric,
+                pg_sys::TEXTOID | pg_sys::VARCHAROID | pg_sys::BPCHAROID => Self::Text,
+                pg_sys::JSONOID => Self::Json,
+                pg_sys::JSONBOID => Self::Jsonb,
+                pg_sys::DATEOID => Self::Date,
+                pg_sys::TIMESTAMPOID => Self::Timestamp,
+                pg_sys::TIMESTAMPTZOID => Self::TimestampTz,
+                _ if pg_sys::get_element_type(base) != pg_sys::InvalidOid => Self::Array,
+                _ if pg_sys::type_is_rowtype(base) => Self::Row,
+                _ => {
+                    let (mut function, mut varlena) = (pg_sys::InvalidOid, false);
+                    pg_sys::getTypeOutputInfo(base, &mut function, &mut varlena);
+                    Self::Output(function)
+                }
+            }
+        }
+    }
+
+    /// Can two values differ in their bytes and still be the same value?
+    pub fn has_equal_spellings(self) -> bool {
+        matches!(self, Self::Float4 | Self::Float8 | Self::Numeric | Self::Json | Self::Jsonb | Self::Array | Self::Row)
+    }
+
+    /// Writes `value` as JSON.
+    pub fn write(self, value: pg_sys::Datum, out: &mut Vec<u8>) {
+        // SAFETY: `value` is a datum of the type this encoding was made for, not null.
+        unsafe {
+            match self {
+                Self::Bool => out.extend_from_slice(if value.value() & 1 == 1 { b"true" } else { b"false" }),
+                Self::Int2 => write_display(out, value.value() as i16),
+                Self::Int4 => write_display(out, value.value() as i32),
+                Self::Int8 => write_display(out, value.value() as i64),
+                Self::Float4 => write_float(out, f64::from(f32::from_bits(value.value() as u32)), true),
+                Self::Float8 => write_float(out, f64::from_bits(value.value() as u64), false),
+                Self::Numeric => with_cstring(direct_call(pg_sys::numeric_out, value), |text| {
+                    if matches!(text, b"NaN" | b"Infinity" | b"-Infinity") {
+                        write_string(out, text);
+                    } else {
+                        out.extend_from_slice(text);
+                    }
+                }),
+                Self::Text => with_varlena(value, |text| write_string(out, text)),
+                Self::Json => with_varlena(value, |text| write_json(out, text)),
+                Self::Jsonb => {
+                    let detoasted = pg_sys::pg_detoast_datum(value.cast_mut_ptr());
+                    let root = (&raw mut (*detoasted.cast::<pg_sys::Jsonb>()).root).cast();
+                    let text = pg_sys::JsonbToCString(std::ptr::null_mut(), root, 0);
+                    out.extend_from_slice(CStr::from_ptr(text).to_bytes());
+                    pg_sys::pfree(text.cast());
+                    free_copy(value, detoasted.cast());
+                }
+                Self::Date => write_instant(out, value, pg_sys::DATEOID),
+                Self::Timestamp => write_instant(out, value, pg_sys::TIMESTAMPOID),
+                Self::TimestampTz => write_instant(out, value, pg_sys::TIMESTAMPTZOID),
+                Self::Array => with_text_result(direct_call(pg_sys::array_to_json, value), |text| write_json(out, text)),
+                Self::Row => with_text_result(direct_call(pg_sys::row_to_json, value), |text| write_json(out, text)),
+                Self::Output(function) => {
+                    let text = pg_sys::OidOutputFunctionCall(function, value);
+                    write_string(out, CStr::from_ptr(text).to_bytes());
+                    pg_sys::pfree(text.cast());
+                }
+            }
+        }
+    }
+
+    /// The value as plain text: how a key is written into an entity's id.
+    pub fn plain(self, value: pg_sys::Datum) -> Vec<u8> {
+        let mut out = Vec::with_capacity(16);
+        match self {
+            // SAFETY: a text datum, not null.
+            Self::Text => unsafe { with_varlena(value, |text| out.extend_from_slice(text)) },
+            Self::Output(function) => unsafe {
+                // SAFETY: the output function of the value's own type.
+                let text = pg_sys::OidOutputFunctionCall(function, value);
+                out.extend_from_slice(CStr::from_ptr(text).to_bytes());
+                pg_sys::pfree(text.cast());
+            },
+            _ => {
+                self.write(value, &mut out);
+                if out.len() >= 2 && out[0] == b'"' {
+                    out.pop();
+                    out.remove(0);
+                }
+            }
+        }
+        out
+    }
+}
+
+unsafe fn direct_call(
+    function: unsafe fn(pg_sys::FunctionCallInfo) -> pg_sys::Datum,
+    value: pg_sys::Datum,
+) -> pg_sys::Datum {
+    // SAFETY: a one-argument built-in function and a datum of its argument type.
+    unsafe { pgrx::direct_function_call_as_datum(function, &[Some(value)]) }.unwrap_or(pg_sys::Datum::from(0usize))
+}
+
+unsafe fn with_cstring(datum: pg_sys::Datum, work: impl FnOnce(&[u8])) {
+    // SAFETY: the datum is a palloc'd C string.
+    unsafe {
+        let text: *mut std::ffi::c_char = datum.cast_mut_ptr();
+        work(CStr::from_ptr(text).to_bytes());
+        pg_sys::pfree(text.cast());
+    }
+}
+
+unsafe fn with_text_result(datum: pg_sys::Datum, work: impl FnOnce(&[u8])) {
+    // SAFETY: the datum is a palloc'd text.
+    unsafe {
+        with_varlena(datum, work);
+        pg_sys::pfree(datum.cast_mut_ptr());
+    }
+}
+
+unsafe fn with_varlena(value: pg_sys::Datum, work: impl FnOnce(&[u8])) {
+    // SAFETY: a varlena datum; a detoasted copy is freed again.
+    unsafe {
+        let unpacked = pg_sys::pg_detoast_datum_packed(value.cast_mut_ptr());
+        let length = pgrx::varsize_any_exhdr(unpacked);
+        work(std::slice::from_raw_parts(pgrx::vardata_any(unpacked).cast(), length));
+        free_copy(value, unpacked.cast());
+    }
+}
+
+unsafe fn free_copy(original: pg_sys::Datum, copy: *mut std::ffi::c_void) {
+    if original.cast_mut_ptr::<std::ffi::c_void>() != copy {
+        // SAFETY: detoasting made a copy of its own.
+        unsafe { pg_sys::pfree(copy) }
+    }
+}
+
+fn write_display(out: &mut Vec<u8>, value: impl std::fmt::Display) {
+    // Writing to a Vec cannot fail.
+    let _ = write!(out, "{value}");
+}
+
+fn write_float(out: &mut Vec<u8>, value: f64, single: bool) {
+    if !value.is_finite() {
+        let text: &[u8] = if value.is_nan() {
+            b"NaN"
+        } else if value > 0.0 {
+            b"Infinity"
+        } else {
+            b"-Infinity"
+        };
+        return write_string(out, text);
+    }
+    let plain = (1e-5..1e15).contains(&value.abs()) || value == 0.0;
+    // The shortest digits that read back as the same float, as Postgres writes them.
+    match (single, plain) {
+        (true, true) => write_display(out, value as f32),
+        (true, false) => write_display(out, format_args!("{:e}", value as f32)),
+        (false, true) => write_display(out, value),
+        (false, false) => write_display(out, format_args!("{value:e}")),
+    }
+}
+
+fn write_instant(out: &mut Vec<u8>, value: pg_sys::Datum, type_oid: pg_sys::Oid) {
+    let mut buffer = [0 as std::ffi::c_char; pg_sys::MAXDATELEN as usize + 1];
+    let utc: std::ffi::c_int = 0;
+    let zone = if type_oid == pg_sys::TIMESTAMPTZOID { &raw const utc } else { std::ptr::null() };
+    // SAFETY: the buffer has the size that the function asks for.
+    unsafe {
+        pg_sys::JsonEncodeDateTime(buffer.as_mut_ptr(), value, type_oid, zone);
+        write_string(out, CStr::from_ptr(buffer.as_ptr()).to_bytes());
+    }
+}
+
+/// Writes `text` as a JSON string.
+pub fn write_string(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'"');
+    let mut clean = 0;
+    for (i, &byte) in text.iter().enumerate() {
+        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        out.extend_from_slice(&text[clean..i]);
+        clean = i + 1;
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            _ => {
+                let _ = write!(out, "\\u{byte:04x}");
+            }
+        }
+    }
+    out.extend_from_slice(&text[clean..]);
+    out.push(b'"');
+}
+
+/// Writes JSON text that a `json` column accepted. That type lets pass what jsonb cannot hold (`\u0000`, half a
+/// surrogate pair, numbers beyond numeric); those are replaced, so that every event can be read back as jsonb.
+fn write_json(out: &mut Vec<u8>, text: &[u8]) {
+    let start = out.len();
+    out.extend_from_slice(text);
+    let suspicious = text.windows(2).any(|pair| pair == b"\\u") || text.iter().any(|b| matches!(b, b'e' | b'E'));
+    if !suspicious {
+        return;
+    }
+    let Ok(source) = std::str::from_utf8(text) else { return };
+    if let Some(repaired) = repair_json(source) {
+        out.truncate(start);
+        out.extend_from_slice(repaired.as_bytes());
+    }
+}
+
+/// None if nothing had to be replaced.
+fn repair_json(source: &str) -> Option<String> {
+    let bytes = source.as_bytes();
+    let (mut out, mut i, mut in_string, mut changed) = (String::with_capacity(source.len()), 0, false, false);
+    let unit = |at: usize| -> Option<u16> {
+        (bytes.get(at) == Some(&b'\\') && bytes.get(at + 1) == Some(&b'u'))
+            .then(|| u16::from_str_radix(source.get(at + 2..at + 6)?, 16).ok())
+            .flatten()
+    };
+    while i < bytes.len() {
+        let byte = bytes[i];
+        if in_string && byte == b'\\' {
+            match unit(i) {
+                Some(high @ 0xd800..=0xdbff) if matches!(unit(i + 6), Some(0xdc00..=0xdfff)) => {
+                    let _ = high;
+                    out.push_str(&source[i..i + 12]);
+                    i += 12;
+                }
+                Some(0 | 0xd800..=0xdfff) => {
+                    out.push_str("\\ufffd");
+                    changed = true;
+                    i += 6;
+                }
+                Some(_) => {
+                    out.push_str(&source[i..i + 6]);
+                    i += 6;
+                }
+                None => {
+                    let end = (i + 2).min(bytes.len());
+                    out.push_str(source.get(i..end).unwrap_or("\\"));
+                    i = end;
+                }
+            }
+            continue;
+        }
+        if byte == b'"' {
+            in_string = !in_string;
+        }
+        if !in_string && (byte == b'-' || byte.is_ascii_digit()) {
+            let end = i + bytes[i..]
+                .iter()
+                .position(|b| !matches!(b, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'))
+                .unwrap_or(bytes.len() - i);
+            let number = &source[i..end];
+            let exponent = number.split(['e', 'E']).nth(1).and_then(|text| text.parse::<i64>().ok());
+            if number.contains(['e', 'E']) && exponent.is_none_or(|e| e.abs() > 10_000) {
+                out.push('"');
+                out.push_str(number);
+                out.push('"');
+                changed = true;
+            } else {
+                out.push_str(number);
+            }
+            i = end;
+            continue;
+        }
+        let end = (i + 1..=bytes.len()).find(|&end| source.is_char_boundary(end)).unwrap_or(bytes.len());
+        out.push_str(&source[i..end]);
+        i = end;
+    }
+    changed.then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{repair_json, write_string};
+
+    #[test]
+    fn json_that_jsonb_cannot_hold_is_replaced() {
+        assert_eq!(repair_json(r#"{"a":"x\u0000y"}"#).as_deref(), Some(r#"{"a":"x\ufffdy"}"#));
+        assert_eq!(repair_json(r#"["\ud800 "]"#).as_deref(), Some(r#"["\ufffd "]"#));
+        assert_eq!(repair_json(r#"[1e999999, 1e5]"#).as_deref(), Some(r#"["1e999999", 1e5]"#));
+        assert_eq!(repair_json(r#"["\ud83d\ude00", "\\u0000", "ü"]"#), None);
+    }
+
+    #[test]
+    fn strings_are_escaped() {
+        let mut out = Vec::new();
+        write_string(&mut out, "a\"b\\c\n\u{1}ü".as_bytes());
+        assert_eq!(String::from_utf8_lossy(&out), "\"a\\\"b\\\\c\\n\\u0001ü\"");
+    }
+}

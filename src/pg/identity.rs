@@ -1,0 +1,71 @@
+//! Who the current statement runs as.
+use pgrx::pg_sys;
+
+use super::names;
+use super::settings::Pinned;
+
+/// Restores the user when dropped, also when an error unwinds.
+struct Restore {
+    user: pg_sys::Oid,
+    context: i32,
+}
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        // SAFETY: plain assignment of two process globals.
+        unsafe { pg_sys::SetUserIdAndSecContext(self.user, self.context) }
+    }
+}
+
+fn switch_to(role: pg_sys::Oid) -> Restore {
+    let (mut user, mut context) = (pg_sys::InvalidOid, 0);
+    // SAFETY: reads and assigns two process globals; the guard puts them back.
+    unsafe {
+        pg_sys::GetUserIdAndSecContext(&mut user, &mut context);
+        pg_sys::SetUserIdAndSecContext(role, context | pg_sys::SECURITY_LOCAL_USERID_CHANGE as i32);
+    }
+    Restore { user, context }
+}
+
+pub fn current_user() -> pg_sys::Oid {
+    // SAFETY: reads a process global.
+    unsafe { pg_sys::GetUserId() }
+}
+
+pub fn is_superuser(role: pg_sys::Oid) -> bool {
+    // SAFETY: a catalog look-up.
+    unsafe { pg_sys::superuser_arg(role) }
+}
+
+/// Does `member` have the rights of `role`?
+pub fn has_role(member: pg_sys::Oid, role: pg_sys::Oid) -> bool {
+    // SAFETY: a catalog look-up.
+    unsafe { pg_sys::has_privs_of_role(member, role) }
+}
+
+/// Runs an engine statement of ours with the rights of the extension's owner and with a search path that no user can
+/// put objects into. Only for statements over our own tables with values of built-in types.
+pub fn as_engine<R>(work: impl FnOnce() -> R) -> R {
+    let _pinned = Pinned::engine();
+    let _user = switch_to(names::engine_owner());
+    work()
+}
+
+/// Runs `work` with the rights of `role`, for callers that drive another role's automations by hand.
+pub fn as_role<R>(role: pg_sys::Oid, work: impl FnOnce() -> R) -> R {
+    let _user = (role != current_user()).then(|| switch_to(role));
+    work()
+}
+
+pub fn role_by_name(name: &str) -> Option<pg_sys::Oid> {
+    let text = std::ffi::CString::new(name).ok()?;
+    // SAFETY: a catalog look-up by a NUL-terminated name.
+    let oid = unsafe { pg_sys::get_role_oid(text.as_ptr(), true) };
+    (oid != pg_sys::InvalidOid).then_some(oid)
+}
+
+/// Could `member` SET ROLE to `role`?
+pub fn can_become(member: pg_sys::Oid, role: pg_sys::Oid) -> bool {
+    // SAFETY: a catalog look-up.
+    unsafe { pg_sys::is_member_of_role(member, role) }
+}

@@ -1,0 +1,17 @@
+//! Safe wrappers around Postgres internals. Besides the entry points, this is where unsafe code lives.
+//! Nothing here knows what an automation is.
+#![allow(unsafe_code)]
+
+pub mod append;
+pub mod catch;
+pub mod clock;
+pub mod encode;
+pub mod engine_sql;
+pub mod identity;
+pub mod names;
+pub mod raw;
+pub mod session;
+pub mod settings;
+pub mod snapshot;
+pub mod statement;
+pub mod subtransaction;

@@ -1,0 +1,124 @@
+//! Names and oids of our own objects, looked up once and forgotten when the catalog changes.
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+
+pub const INTERNAL: &CStr = c"automation_internal";
+
+thread_local! {
+    static RELATIONS: RefCell<HashMap<String, pg_sys::Oid>> = RefCell::new(HashMap::new());
+    static REGISTERED: Cell<bool> = const { Cell::new(false) };
+    static GENERATION: Cell<u64> = const { Cell::new(1) };
+}
+
+/// Counts catalog invalidations in this process; a cache that remembers the number knows when to look again.
+pub fn catalog_generation() -> u64 {
+    watch_catalog();
+    GENERATION.get()
+}
+
+fn watch_catalog() {
+    if !REGISTERED.replace(true) {
+        // SAFETY: registers a plain function for the life of the process; it touches only thread-locals.
+        unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(on_relcache_change), pg_sys::Datum::from(0)) };
+    }
+}
+
+unsafe extern "C-unwind" fn on_relcache_change(_arg: pg_sys::Datum, _relation: pg_sys::Oid) {
+    GENERATION.set(GENERATION.get() + 1);
+    // Invalidation can arrive while the map is borrowed; the generation then makes the next look-up start afresh.
+    RELATIONS.with(|map| {
+        if let Ok(mut map) = map.try_borrow_mut() {
+            map.clear();
+        }
+    });
+}
+
+/// Oid of `automation_internal.<name>`, or None if it (or the extension) is not there.
+pub fn internal_relation(name: &str) -> Option<pg_sys::Oid> {
+    watch_catalog();
+    if let Some(oid) = RELATIONS.with(|map| map.borrow().get(name).copied()) {
+        return Some(oid);
+    }
+    let text = CString::new(name).ok()?;
+    // SAFETY: catalog look-ups inside a transaction, with NUL-terminated names.
+    let oid = unsafe {
+        let namespace = pg_sys::get_namespace_oid(INTERNAL.as_ptr(), true);
+        if namespace == pg_sys::InvalidOid {
+            return None;
+        }
+        pg_sys::get_relname_relid(text.as_ptr(), namespace)
+    };
+    if oid == pg_sys::InvalidOid {
+        return None;
+    }
+    RELATIONS.with(|map| map.borrow_mut().insert(name.to_owned(), oid));
+    Some(oid)
+}
+
+/// Is the extension installed in this database, as this transaction sees it?
+pub fn extension_installed() -> bool {
+    // SAFETY: a catalog look-up inside a transaction.
+    unsafe { pg_sys::get_extension_oid(c"automation_engine".as_ptr(), true) != pg_sys::InvalidOid }
+}
+
+/// Owner of the extension's tables: the role that engine statements are raised to.
+pub fn engine_owner() -> pg_sys::Oid {
+    thread_local!(static OWNER: Cell<(u64, pg_sys::Oid)> = const { Cell::new((0, pg_sys::InvalidOid)) });
+    let generation = catalog_generation();
+    if OWNER.get().0 == generation {
+        return OWNER.get().1;
+    }
+    let Some(relation) = internal_relation("dispatch") else { return pg_sys::Oid::from(10) };
+    // SAFETY: opens a table of ours for reading its catalog entry only.
+    let owner = unsafe {
+        let opened = pg_sys::RelationIdGetRelation(relation);
+        if opened.is_null() {
+            return pg_sys::Oid::from(10);
+        }
+        let owner = (*(*opened).rd_rel).relowner;
+        pg_sys::RelationClose(opened);
+        owner
+    };
+    OWNER.set((catalog_generation(), owner));
+    owner
+}
+
+/// Name of a role, None if it does not exist any more.
+pub fn role_name(role: pg_sys::Oid) -> Option<String> {
+    // SAFETY: a catalog look-up that returns a palloc'd string or null.
+    unsafe {
+        let name = pg_sys::GetUserNameFromId(role, true);
+        (!name.is_null()).then(|| CStr::from_ptr(name).to_string_lossy().into_owned())
+    }
+}
+
+pub fn quote_identifier(name: &str) -> String {
+    spi::quote_identifier(name)
+}
+
+/// schema.table of a relation, quoted where needed.
+pub fn relation_name(relation: pg_sys::Oid) -> Option<String> {
+    // SAFETY: look-ups that return palloc'd strings or null.
+    unsafe {
+        let name = pg_sys::get_rel_name(relation);
+        let namespace = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(relation));
+        if name.is_null() || namespace.is_null() {
+            return None;
+        }
+        Some(format!(
+            "{}.{}",
+            quote_identifier(&CStr::from_ptr(namespace).to_string_lossy()),
+            quote_identifier(&CStr::from_ptr(name).to_string_lossy())
+        ))
+    }
+}
+
+/// Is a CREATE or ALTER EXTENSION script running? Then what it creates becomes a member by itself.
+pub fn creating_extension() -> bool {
+    // SAFETY: reads a process global.
+    unsafe { pg_sys::creating_extension }
+}

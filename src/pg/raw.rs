@@ -1,0 +1,108 @@
+//! Functions that Postgres exports but pgrx does not bind.
+use std::ffi::{c_char, c_int};
+
+use pgrx::pg_sys;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+
+mod sys {
+    use super::*;
+
+    unsafe extern "C-unwind" {
+        pub fn nextval_internal(relid: pg_sys::Oid, check_permissions: bool) -> i64;
+        pub fn Async_UnlistenAll();
+        pub fn Async_Notify(channel: *const c_char, payload: *const c_char);
+        pub fn ResetSequenceCaches();
+        pub fn datum_image_eq(value1: pg_sys::Datum, value2: pg_sys::Datum, byval: bool, len: c_int) -> bool;
+        pub fn has_subclass(relation: pg_sys::Oid) -> bool;
+        pub fn find_inheritance_children(parent: pg_sys::Oid, lockmode: pg_sys::LOCKMODE) -> *mut pg_sys::List;
+        pub fn get_partition_ancestors(relid: pg_sys::Oid) -> *mut pg_sys::List;
+        pub fn enable_timeout_after(id: c_int, delay_ms: c_int);
+        pub fn disable_timeout(id: c_int, keep_indicator: bool);
+    }
+}
+
+macro_rules! guarded {
+    ($(fn $name:ident($($arg:ident: $type:ty),*) $(-> $result:ty)?;)*) => {$(
+        /// As in Postgres' own headers; an ERROR becomes a panic as with pgrx's bindings.
+        ///
+        /// # Safety
+        /// That of the C function.
+        pub unsafe fn $name($($arg: $type),*) $(-> $result)? {
+            // SAFETY: one C call, nothing with a destructor in the closure.
+            unsafe { pg_guard_ffi_boundary(|| sys::$name($($arg),*)) }
+        }
+    )*};
+}
+
+#[allow(non_snake_case)]
+mod wrappers {
+    use super::*;
+
+    guarded! {
+        fn nextval_internal(relid: pg_sys::Oid, check_permissions: bool) -> i64;
+        fn Async_UnlistenAll();
+        fn Async_Notify(channel: *const c_char, payload: *const c_char);
+        fn ResetSequenceCaches();
+        fn datum_image_eq(value1: pg_sys::Datum, value2: pg_sys::Datum, byval: bool, len: c_int) -> bool;
+        fn has_subclass(relation: pg_sys::Oid) -> bool;
+        fn find_inheritance_children(parent: pg_sys::Oid, lockmode: pg_sys::LOCKMODE) -> *mut pg_sys::List;
+        fn get_partition_ancestors(relid: pg_sys::Oid) -> *mut pg_sys::List;
+        fn enable_timeout_after(id: c_int, delay_ms: c_int);
+        fn disable_timeout(id: c_int, keep_indicator: bool);
+    }
+}
+pub use wrappers::*;
+
+/// Place of STATEMENT_TIMEOUT in TimeoutId, the same in all supported versions.
+pub const STATEMENT_TIMEOUT: c_int = 3;
+
+/// The same symbols as in `pg_sys`, but without pgrx's guard around them: `catch` puts its own, which keeps
+/// everything an error says, and signal handlers must be plain C functions.
+pub mod unguarded {
+    use super::*;
+
+    unsafe extern "C-unwind" {
+        pub fn SPI_execute_plan_extended(
+            plan: pg_sys::SPIPlanPtr,
+            options: *const pg_sys::SPIExecuteOptions,
+        ) -> c_int;
+        pub fn SPI_prepare(src: *const c_char, nargs: c_int, argtypes: *mut pg_sys::Oid) -> pg_sys::SPIPlanPtr;
+        pub fn parse_analyze_varparams(
+            parse_tree: *mut pg_sys::RawStmt,
+            source_text: *const c_char,
+            param_types: *mut *mut pg_sys::Oid,
+            num_params: *mut c_int,
+            query_env: *mut pg_sys::QueryEnvironment,
+        ) -> *mut pg_sys::Query;
+        pub fn raw_parser(text: *const c_char, mode: pg_sys::RawParseMode::Type) -> *mut pg_sys::List;
+        pub fn OidInputFunctionCall(
+            function: pg_sys::Oid,
+            text: *mut c_char,
+            typioparam: pg_sys::Oid,
+            typmod: i32,
+        ) -> pg_sys::Datum;
+        pub fn stringToQualifiedNameList(text: *const c_char) -> *mut pg_sys::List;
+        pub fn CommitTransactionCommand();
+        pub fn die(signal: c_int);
+        pub fn SignalHandlerForConfigReload(signal: c_int);
+    }
+}
+
+/// Attribute number `index` (from 0) of a row descriptor.
+///
+/// # Safety
+/// The descriptor must be valid and have more than `index` attributes.
+#[cfg(not(feature = "pg18"))]
+pub unsafe fn attribute(descriptor: pg_sys::TupleDesc, index: usize) -> *const pg_sys::FormData_pg_attribute {
+    // SAFETY: attrs is an array of natts entries behind the descriptor's header.
+    unsafe { (*descriptor).attrs.as_ptr().add(index) }
+}
+
+#[cfg(feature = "pg18")]
+pub unsafe fn attribute(descriptor: pg_sys::TupleDesc, index: usize) -> *const pg_sys::FormData_pg_attribute {
+    // SAFETY: since version 18 the attributes stand behind natts compact ones.
+    unsafe {
+        let compact = (*descriptor).compact_attrs.as_ptr();
+        compact.add((*descriptor).natts as usize).cast::<pg_sys::FormData_pg_attribute>().add(index)
+    }
+}

@@ -1,0 +1,71 @@
+//! Setting a GUC for a while.
+use std::ffi::{CStr, CString};
+
+use pgrx::pg_sys;
+
+const ENGINE_PATH: &CStr = c"pg_catalog, pg_temp";
+
+/// A GUC nest level: what is set above it is undone when it is dropped.
+pub struct Pinned {
+    level: i32,
+}
+
+impl Pinned {
+    pub fn new() -> Self {
+        // SAFETY: opens a nest level inside the current transaction; Drop closes it. If the transaction is aborted
+        // first, Postgres has closed it already and Drop finds nothing above the level.
+        Pinned { level: unsafe { pg_sys::NewGUCNestLevel() } }
+    }
+
+    /// The search path under which engine statements run, whatever the session has set.
+    pub fn engine() -> Option<Self> {
+        if current(c"search_path").is_some_and(|path| path.as_c_str() == ENGINE_PATH) {
+            return None;
+        }
+        let pinned = Self::new();
+        pinned.set(c"search_path", ENGINE_PATH);
+        Some(pinned)
+    }
+
+    /// Sets `name` until this level is dropped.
+    pub fn set(&self, name: &CStr, value: &CStr) {
+        set(name, value, pg_sys::GucAction::GUC_ACTION_SAVE);
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: undoes what was set at or above our own level.
+        unsafe { pg_sys::AtEOXact_GUC(false, self.level) }
+    }
+}
+
+/// Sets `name` for the session; undone if the transaction aborts.
+pub fn set_session(name: &CStr, value: &CStr) {
+    set(name, value, pg_sys::GucAction::GUC_ACTION_SET);
+}
+
+fn set(name: &CStr, value: &CStr, action: pg_sys::GucAction::Type) {
+    // SAFETY: NUL-terminated strings that live during the call; an invalid value raises an ERROR.
+    unsafe {
+        pg_sys::set_config_option(
+            name.as_ptr(),
+            value.as_ptr(),
+            pg_sys::GucContext::PGC_USERSET,
+            pg_sys::GucSource::PGC_S_SESSION,
+            action,
+            true,
+            0,
+            false,
+        );
+    }
+}
+
+/// Current value of a setting.
+pub fn current(name: &CStr) -> Option<CString> {
+    // SAFETY: the returned string belongs to the GUC machinery and is copied at once.
+    unsafe {
+        let value = pg_sys::GetConfigOption(name.as_ptr(), true, false);
+        (!value.is_null()).then(|| CStr::from_ptr(value).to_owned())
+    }
+}

@@ -1,0 +1,233 @@
+//! A user's statement: prepared once with the parameter types it asks for, run with values bound, results as JSON.
+//!
+//! Everything here runs inside a subtransaction of the caller's: an error leaves SPI to be cleaned up by its rollback.
+use std::ffi::CString;
+
+use pgrx::pg_sys;
+
+use super::catch::{PgError, catch};
+use super::encode::{Encoding, write_string};
+use super::raw::unguarded;
+
+/// A parameter as text, in the form the type's input function reads, or null.
+pub type Parameter = Option<CString>;
+
+/// A kept plan. Freed when dropped.
+pub struct Statement {
+    plan: pg_sys::SPIPlanPtr,
+    types: Vec<pg_sys::Oid>,
+}
+
+impl Drop for Statement {
+    fn drop(&mut self) {
+        // SAFETY: the plan was kept by `prepare` and belongs to this value alone.
+        unsafe {
+            pg_sys::SPI_freeplan(self.plan);
+        }
+    }
+}
+
+/// What a statement gave back.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Rows processed, as a command tag would count them.
+    pub count: u64,
+    /// Returned rows, each a JSON object; fewer than `count` if a limit was reached.
+    pub rows: Vec<Vec<u8>>,
+    pub truncated: bool,
+}
+
+/// Opens SPI for the life of the value. Not closed when an error unwinds: the subtransaction's rollback does that.
+pub struct Spi(());
+
+impl Spi {
+    pub fn open() -> Self {
+        // SAFETY: pairs with `close`, or with the rollback of the surrounding subtransaction.
+        unsafe { pg_sys::SPI_connect() };
+        Spi(())
+    }
+
+    pub fn close(self) {
+        // SAFETY: pairs with `open`.
+        unsafe { pg_sys::SPI_finish() };
+    }
+}
+
+impl Statement {
+    /// Prepares `sql`, whose parameters are $1 to $n. A parameter gets the type that its place in the statement asks
+    /// for, and text where nothing does.
+    pub fn prepare(_spi: &Spi, sql: &str, parameters: usize) -> Result<Self, PgError> {
+        let text = c_string(sql)?;
+        let mut types = parameter_types(&text, parameters)?;
+        // SAFETY: one C call with pointers that outlive it.
+        let plan = unsafe {
+            let (source, count, oids) = (text.as_ptr(), parameters as i32, types.as_mut_ptr());
+            catch(|| unguarded::SPI_prepare(source, count, oids))?
+        };
+        if plan.is_null() {
+            // SAFETY: reads a global set by the failed call.
+            return Err(spi_error(unsafe { pg_sys::SPI_result }));
+        }
+        // SAFETY: the plan was just made and is now kept until Drop.
+        unsafe { pg_sys::SPI_keepplan(plan) };
+        Ok(Statement { plan, types })
+    }
+
+    /// The type each parameter was given.
+    pub fn types(&self) -> &[pg_sys::Oid] {
+        &self.types
+    }
+
+    /// Runs the statement. At most `max_rows` rows and `max_bytes` of JSON are kept of what it returns.
+    pub fn execute(
+        &self,
+        _spi: &Spi,
+        parameters: &[Parameter],
+        max_rows: usize,
+        max_bytes: usize,
+    ) -> Result<Outcome, PgError> {
+        // SAFETY: the list has exactly as many entries as the plan has parameters; the tuple table is read before
+        // SPI is closed.
+        unsafe {
+            let list = pg_sys::makeParamList(self.types.len() as i32);
+            for (i, (&type_oid, parameter)) in self.types.iter().zip(parameters).enumerate() {
+                let slot = (*list).params.as_mut_ptr().add(i);
+                (*slot).ptype = type_oid;
+                (*slot).pflags = pg_sys::PARAM_FLAG_CONST as u16;
+                (*slot).isnull = parameter.is_none();
+                (*slot).value = match parameter {
+                    Some(text) => input(type_oid, text)?,
+                    None => pg_sys::Datum::from(0usize),
+                };
+            }
+            let options =
+                pg_sys::SPIExecuteOptions { params: list, read_only: false, ..std::mem::zeroed::<pg_sys::SPIExecuteOptions>() };
+            let (plan, options) = (self.plan, &raw const options);
+            let code = catch(|| unguarded::SPI_execute_plan_extended(plan, options))?;
+            if code < 0 {
+                return Err(spi_error(code));
+            }
+            Ok(collect(max_rows, max_bytes))
+        }
+    }
+}
+
+fn c_string(text: &str) -> Result<CString, PgError> {
+    CString::new(text).map_err(|_| PgError::new("22021", "invalid byte sequence for encoding \"UTF8\": 0x00"))
+}
+
+/// Asks the parser which type each parameter should have.
+fn parameter_types(sql: &CString, parameters: usize) -> Result<Vec<pg_sys::Oid>, PgError> {
+    let mut types = vec![pg_sys::TEXTOID; parameters];
+    if parameters == 0 {
+        return Ok(types);
+    }
+    // SAFETY: C calls with pointers that outlive them; the array that the parser may grow is palloc'd by it.
+    unsafe {
+        let source = sql.as_ptr();
+        let tree = catch(|| unguarded::raw_parser(source, pg_sys::RawParseMode::RAW_PARSE_DEFAULT))?;
+        for statement in pgrx::PgList::<pg_sys::RawStmt>::from_pg(tree).iter_ptr() {
+            let mut count = parameters as i32;
+            let size = size_of::<pg_sys::Oid>() * parameters;
+            let mut found = pg_sys::palloc0(size).cast::<pg_sys::Oid>();
+            let (found_at, count_at) = (&raw mut found, &raw mut count);
+            // Analysis adds its own notes to the tree; SPI_prepare parses the text afresh.
+            catch(|| {
+                unguarded::parse_analyze_varparams(statement, source, found_at, count_at, std::ptr::null_mut())
+            })?;
+            for (i, slot) in types.iter_mut().enumerate().take(count as usize) {
+                let oid = *found.add(i);
+                if oid != pg_sys::InvalidOid && oid != pg_sys::UNKNOWNOID {
+                    *slot = oid;
+                }
+            }
+        }
+    }
+    Ok(types)
+}
+
+fn input(type_oid: pg_sys::Oid, text: &CString) -> Result<pg_sys::Datum, PgError> {
+    // SAFETY: the input function of the type itself, called with a C string.
+    unsafe {
+        let (mut function, mut parameter) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
+        pg_sys::getTypeInputInfo(type_oid, &mut function, &mut parameter);
+        let source = text.as_ptr().cast_mut();
+        catch(|| unguarded::OidInputFunctionCall(function, source, parameter, -1))
+    }
+}
+
+unsafe fn collect(max_rows: usize, max_bytes: usize) -> Outcome {
+    // SAFETY: called right after SPI_execute; the tuple table is valid until SPI_finish.
+    unsafe {
+        let mut outcome = Outcome { count: pg_sys::SPI_processed, ..Default::default() };
+        let table = pg_sys::SPI_tuptable;
+        if table.is_null() {
+            return outcome;
+        }
+        let descriptor = (*table).tupdesc;
+        let columns: Vec<(Vec<u8>, Encoding)> = (0..(*descriptor).natts as usize)
+            .map(|i| {
+                let attribute = super::raw::attribute(descriptor, i);
+                let mut name = Vec::new();
+                write_string(&mut name, std::ffi::CStr::from_ptr((*attribute).attname.data.as_ptr()).to_bytes());
+                (name, Encoding::of_type((*attribute).atttypid))
+            })
+            .collect();
+        let mut bytes = 0;
+        for i in 0..(*table).numvals as usize {
+            if outcome.rows.len() >= max_rows || bytes >= max_bytes {
+                outcome.truncated = true;
+                break;
+            }
+            let row = encode_row(*(*table).vals.add(i), descriptor, &columns);
+            bytes += row.len();
+            if bytes > max_bytes {
+                outcome.truncated = true;
+                break;
+            }
+            outcome.rows.push(row);
+        }
+        pg_sys::SPI_freetuptable(table);
+        outcome
+    }
+}
+
+unsafe fn encode_row(
+    tuple: pg_sys::HeapTuple,
+    descriptor: pg_sys::TupleDesc,
+    columns: &[(Vec<u8>, Encoding)],
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64);
+    out.push(b'{');
+    for (i, (name, encoding)) in columns.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(name);
+        out.push(b':');
+        let mut null = false;
+        // SAFETY: the tuple was formed with this descriptor, the attribute number is within it.
+        let value = unsafe { pg_sys::SPI_getbinval(tuple, descriptor, i as i32 + 1, &mut null) };
+        if null {
+            out.extend_from_slice(b"null");
+        } else {
+            encoding.write(value, &mut out);
+        }
+    }
+    out.push(b'}');
+    out
+}
+
+fn spi_error(code: i32) -> PgError {
+    match code {
+        pg_sys::SPI_ERROR_TRANSACTION => PgError {
+            hint: Some("Leave transaction control to the engine: a step and its bookkeeping commit together.".into()),
+            ..PgError::new("2D000", "a step cannot begin, commit or roll back a transaction")
+        },
+        pg_sys::SPI_ERROR_COPY => PgError {
+            hint: Some("Use COPY with a file or a program, or INSERT ... SELECT.".into()),
+            ..PgError::new("0A000", "a step cannot use COPY with the client's standard input or output")
+        },
+        other => PgError::new("XX000", format!("SPI error {other}")),
+    }
+}

@@ -1,0 +1,36 @@
+//! One unit of work that fails alone.
+use pgrx::pg_sys;
+use pgrx::pg_sys::panic::CaughtError;
+use pgrx::prelude::*;
+
+use super::catch::PgError;
+
+/// Runs `work` in a subtransaction: released if it returns Ok, rolled back if it returns Err, raises an ERROR or
+/// panics. Savepoints cannot be used from inside a function, this is what PL/pgSQL's EXCEPTION does.
+pub fn in_subtransaction<R>(work: impl FnOnce() -> Result<R, PgError>) -> Result<R, PgError> {
+    // SAFETY: the memory context and resource owner are saved before and restored after, as PL/pgSQL does.
+    let (memory, owner) = unsafe {
+        let saved = (pg_sys::CurrentMemoryContext, pg_sys::CurrentResourceOwner);
+        pg_sys::BeginInternalSubTransaction(std::ptr::null());
+        pg_sys::MemoryContextSwitchTo(saved.0);
+        saved
+    };
+    let mut work = Some(std::panic::AssertUnwindSafe(work));
+    let outcome = PgTryBuilder::new(std::panic::AssertUnwindSafe(|| match work.take() {
+        Some(work) => (work.0)(),
+        None => Err(PgError::new("XX000", "automation_engine bug: work ran twice")),
+    }))
+    .catch_others(|error: CaughtError| Err(PgError::from_caught(error)))
+    .catch_rust_panic(|error: CaughtError| Err(PgError::from_caught(error)))
+    .execute();
+    // SAFETY: ends exactly the subtransaction begun above.
+    unsafe {
+        match outcome {
+            Ok(_) => pg_sys::ReleaseCurrentSubTransaction(),
+            Err(_) => pg_sys::RollbackAndReleaseCurrentSubTransaction(),
+        }
+        pg_sys::MemoryContextSwitchTo(memory);
+        pg_sys::CurrentResourceOwner = owner;
+    }
+    outcome
+}

@@ -1,0 +1,388 @@
+//! Stage 1: events in, dispatches out. Reads a bounded batch of the log, asks every trigger on each event's topic, and
+//! moves the cursor, in the caller's transaction. Runs no user SQL and evaluates only filters over the event itself.
+mod definitions;
+
+use std::collections::HashMap;
+
+use automation_core::definition::{On, Ordering};
+use automation_core::expr::Budget;
+use pgrx::pg_sys;
+
+use crate::failpoint::failpoint;
+use crate::pg::append::next_id;
+use crate::pg::clock::{self, Micros};
+use crate::pg::identity::as_engine;
+use crate::scope::EventScope;
+use crate::store::dispatches::{self, NewDispatch, Reason};
+use crate::store::events::{Event, Op};
+use crate::store::history::{self, Ending, EndedRun};
+use crate::store::log::{self, Entry};
+use crate::store::router::{self as cursor_store, Cursor, Moment};
+use crate::store::stats::{self, Counts};
+use crate::{gucs, store};
+pub use definitions::{compile_stored, forget};
+use definitions::{Active, Definitions};
+
+/// What a turn of the router did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Routed {
+    /// Somebody else is routing.
+    Busy,
+    /// Events read and dispatches written; `more` if the batch was cut off by the limit.
+    Events { events: usize, dispatches: usize, more: bool, owners: Vec<pg_sys::Oid> },
+}
+
+/// Is there anything to route? Takes no lock and no transaction id, so that looking leaves no trace.
+pub fn anything_new() -> bool {
+    as_engine(|| {
+        let (Some(cursor), Some(to)) = (cursor_store::peek(), cursor_store::present()) else { return true };
+        cursor.to.is_some() || !next_events(&cursor, &to, 1).is_empty_and_done()
+    })
+}
+
+/// Routes up to `limit` committed events.
+pub fn route(limit: i64) -> Routed {
+    as_engine(|| {
+        let Some(cursor) = cursor_store::take() else { return Routed::Busy };
+        failpoint("route_taken");
+        let Some(to) = cursor.to.clone().or_else(cursor_store::present) else { return Routed::Busy };
+        let Batch { events, position, done } = next_events(&cursor, &to, limit);
+        failpoint("route_read");
+        let (dispatches, owners) = route_events(&events);
+        failpoint("route_written");
+        if done {
+            cursor_store::finish_batch(&cursor, &to);
+        } else {
+            cursor_store::advance(&to, position);
+        }
+        failpoint("route_advanced");
+        Routed::Events { events: events.len(), dispatches, more: !done, owners }
+    })
+}
+
+struct Batch {
+    events: Vec<Event>,
+    position: i64,
+    done: bool,
+}
+
+impl Batch {
+    fn is_empty_and_done(&self) -> bool {
+        self.events.is_empty() && self.done
+    }
+}
+
+/// The next events of the batch in id order: visible in `to`, not visible in `from`.
+///
+/// Those of transactions that began after `from` have ids above its floor and are found by id. Below the floor there
+/// can only be events of transactions that were open then: in `from`'s list, or too young to be in it (a snapshot's
+/// xmax is the last *completed* transaction plus one, so an open one may lie above it).
+fn next_events(cursor: &Cursor, to: &Moment, limit: i64) -> Batch {
+    let mut events = Vec::new();
+    let mut position = cursor.position;
+    if position < cursor.from_floor {
+        let late: Vec<u64> = cursor.from.in_progress.iter().copied().filter(|xid| to.snapshot.sees(*xid)).collect();
+        if !late.is_empty() {
+            events = cursor_store::events_of(&late, position, cursor.from_floor, limit);
+        }
+        let (young, end) = (cursor.from.xmax, to.snapshot.xmax);
+        if young < end {
+            events.extend(cursor_store::events_since(young, end, position, cursor.from_floor, limit));
+            events.sort_by_key(|event| event.id);
+        }
+        events.truncate(limit as usize);
+        if events.len() as i64 == limit {
+            position = events.last().map_or(position, |event| event.id);
+            retain_batch(&mut events, cursor, to);
+            return Batch { events, position, done: false };
+        }
+        position = cursor.from_floor;
+    }
+    let room = limit - events.len() as i64;
+    let found = cursor_store::events_between(position, to.ceiling, room);
+    let done = (found.len() as i64) < room;
+    position = found.last().map_or(position, |event| event.id);
+    events.extend(found);
+    retain_batch(&mut events, cursor, to);
+    Batch { events, position, done }
+}
+
+fn retain_batch(events: &mut Vec<Event>, cursor: &Cursor, to: &Moment) {
+    events.retain(|event| {
+        to.snapshot.sees(event.xid)
+            && !cursor.from.sees(event.xid)
+            && !cursor.ahead.iter().any(|(xid, up_to)| *xid == event.xid && event.id <= *up_to)
+    });
+}
+
+/// Routes what the current transaction itself has written so far: drain() inside a transaction that is still open.
+pub fn route_own(above: i64) -> (usize, i64) {
+    as_engine(|| {
+        // SAFETY: reads the current transaction's id, if it has one.
+        #[allow(unsafe_code)]
+        let xid = unsafe { pg_sys::GetTopFullTransactionIdIfAny().value };
+        if xid == 0 {
+            return (0, above);
+        }
+        cursor_store::wait_for_cursor();
+        let events = cursor_store::events_of(&[xid], above, i64::MAX, gucs::route_batch_size());
+        let Some(last) = events.last().map(|event| event.id) else { return (0, above) };
+        route_events(&events);
+        cursor_store::note_ahead(xid, last);
+        (events.len(), last)
+    })
+}
+
+/// Matches events against all active triggers and writes what follows.
+fn route_events(events: &[Event]) -> (usize, Vec<pg_sys::Oid>) {
+    if events.is_empty() {
+        return (0, Vec::new());
+    }
+    let now = clock::now();
+    let mut plan = Plan { now, dispatches: Vec::new(), ended: Vec::new(), counts: HashMap::new(), started: Vec::new() };
+    definitions::with_current(|definitions| {
+        for event in events {
+            match event.op {
+                Op::Started => plan.start(definitions, event),
+                _ => plan.match_event(definitions, event),
+            }
+        }
+    });
+    plan.write()
+}
+
+/// What routing a batch comes to.
+struct Plan {
+    now: Micros,
+    dispatches: Vec<NewDispatch>,
+    ended: Vec<EndedRun>,
+    counts: HashMap<(i32, i16), Counts>,
+    started: Vec<i64>,
+}
+
+impl Plan {
+    fn match_event(&mut self, definitions: &Definitions, event: &Event) {
+        let topic = event.topic();
+        let scope = EventScope::new(event, self.now);
+        let too_deep = event.depth > gucs::max_chain_depth();
+        let mut refused = Vec::new();
+        definitions.for_each_match(&topic, |active, trigger_no| {
+            let Some(trigger) = active.program.triggers.get(trigger_no) else { return };
+            if !tenant_matches(active, event) || !columns_match(trigger, event) {
+                return;
+            }
+            let counts = self.counts.entry((active.automation_id, trigger_no as i16)).or_default();
+            if let Some(filter) = trigger.filter.as_ref().filter(|filter| filter.is_pure_event()) {
+                match filter.holds(&scope, &mut Budget::default()) {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        counts.filtered += 1;
+                        return;
+                    }
+                    Err(error) => {
+                        counts.filter_errors += 1;
+                        log_filter_error(active, event, &trigger.id, &error.message);
+                        return;
+                    }
+                }
+            }
+            if too_deep {
+                counts.refused += 1;
+                refused.push(active.name.clone());
+                return;
+            }
+            counts.matched += 1;
+            let dispatch = self.dispatch(active, event, trigger_no as i16, Reason::Trigger, None);
+            self.dispatches.push(dispatch);
+        });
+        if !refused.is_empty() {
+            log::warning(&Entry {
+                code: "chain_too_deep",
+                event_id: Some(event.id),
+                run_id: event.cause_run,
+                message: &format!("event {} starts nothing: it is {} runs deep", event.id, event.depth),
+                detail: Some(&format!("It would have started: {}.", refused.join(", "))),
+                ..Default::default()
+            });
+        }
+    }
+
+    fn dispatch(
+        &self,
+        active: &Active,
+        event: &Event,
+        trigger_no: i16,
+        reason: Reason,
+        run_id: Option<i64>,
+    ) -> NewDispatch {
+        NewDispatch {
+            owner: active.owner,
+            id: next_id("dispatch_id_seq"),
+            run_id: run_id.unwrap_or_else(|| next_id("run_id_seq")),
+            event_id: event.id,
+            event_at: event.occurred_at,
+            created_at: self.now,
+            ordering_key: ordering_key(active, event),
+            automation_id: active.automation_id,
+            version_id: active.version_id,
+            trigger_no,
+            reason,
+        }
+    }
+
+    /// start_run() wrote an order that names automation and run.
+    fn start(&mut self, definitions: &Definitions, event: &Event) {
+        let order: Option<serde_json::Value> = event.next.as_deref().and_then(|text| serde_json::from_str(text).ok());
+        let field = |name: &str| order.as_ref().and_then(|order| order.get(name)).and_then(serde_json::Value::as_i64);
+        let (Some(automation_id), Some(run_id)) = (field("automation_id"), field("run_id")) else { return };
+        let automation_id = automation_id as i32;
+        match definitions.by_id(automation_id) {
+            Some(active) if event.depth <= gucs::max_chain_depth() => {
+                let dispatch = self.dispatch(active, event, -1, Reason::Manual, Some(run_id));
+                self.dispatches.push(dispatch);
+                self.started.push(run_id);
+            }
+            other => {
+                let owner = other.map_or(event.role, |active| active.owner);
+                let reason = if other.is_some() { "chain_too_deep" } else { "automation_not_active" };
+                let version = field("version_id").unwrap_or_default() as i32;
+                self.ended.push(self.not_started(event, run_id, automation_id, version, owner, reason));
+            }
+        }
+    }
+
+    fn not_started(
+        &self,
+        event: &Event,
+        run_id: i64,
+        automation_id: i32,
+        version_id: i32,
+        owner: pg_sys::Oid,
+        reason: &'static str,
+    ) -> EndedRun {
+        EndedRun {
+            id: run_id,
+            event_id: event.id,
+            event_at: event.occurred_at,
+            started_at: self.now,
+            ended_at: self.now,
+            owner,
+            automation_id,
+            version_id,
+            trigger_no: -1,
+            attempt: 0,
+            depth: event.depth,
+            ending: Ending::Cancelled,
+            kind: event.kind.clone(),
+            entity_id: event.entity_id.clone(),
+            key: None,
+            tenant: event.tenant.clone(),
+            reason: Some(reason),
+            error: None,
+            steps: None,
+        }
+    }
+
+    fn write(mut self) -> (usize, Vec<pg_sys::Oid>) {
+        let cancelled = store::router::take_cancelled(&self.started);
+        for run_id in cancelled {
+            if let Some(place) = self.dispatches.iter().position(|dispatch| dispatch.run_id == run_id) {
+                let dispatch = self.dispatches.remove(place);
+                let event = store::events::one(dispatch.event_id);
+                if let Some(event) = event {
+                    let (automation, version) = (dispatch.automation_id, dispatch.version_id);
+                    let ended = self.not_started(&event, run_id, automation, version, dispatch.owner, "cancelled");
+                    self.ended.push(ended);
+                }
+            }
+        }
+        if !self.dispatches.is_empty() {
+            dispatches::insert(&self.dispatches);
+        }
+        if !self.ended.is_empty() {
+            history::insert(self.now, &self.ended);
+        }
+        if !self.counts.is_empty() {
+            stats::add(self.counts.iter(), self.now);
+        }
+        let mut owners: Vec<pg_sys::Oid> = self.dispatches.iter().map(|dispatch| dispatch.owner).collect();
+        owners.sort_unstable_by_key(|owner| owner.to_u32());
+        owners.dedup();
+        (self.dispatches.len(), owners)
+    }
+}
+
+/// An automation sees its own tenant's events; one without a tenant sees all but those of reserved tenants.
+fn tenant_matches(active: &Active, event: &Event) -> bool {
+    match (&active.program.tenant, &event.tenant) {
+        (Some(wanted), Some(tenant)) => wanted == tenant,
+        (Some(_), None) => false,
+        (None, tenant) => !tenant.as_ref().is_some_and(|tenant| tenant.starts_with('_')),
+    }
+}
+
+fn columns_match(trigger: &automation_core::program::Trigger, event: &Event) -> bool {
+    match (&trigger.columns, trigger.on) {
+        (Some(columns), On::Updated) => event.changed.iter().any(|name| columns.contains(name)),
+        _ => true,
+    }
+}
+
+fn log_filter_error(active: &Active, event: &Event, trigger: &str, message: &str) {
+    log::warning(&Entry {
+        code: "filter_error",
+        automation_id: Some(active.automation_id),
+        owner: Some(active.owner),
+        event_id: Some(event.id),
+        message: &format!("filter of trigger \"{trigger}\" could not be evaluated, so it does not fire"),
+        detail: Some(message),
+        ..Default::default()
+    });
+}
+
+/// Runs that share a key start in the order of their events.
+fn ordering_key(active: &Active, event: &Event) -> Option<i64> {
+    let id = active.automation_id.to_string();
+    match active.program.ordering {
+        Ordering::None => None,
+        Ordering::Tenant => Some(hash(&[&id, event.tenant.as_deref().unwrap_or("")])),
+        Ordering::Entity => {
+            let (kind, entity) = (event.kind.as_deref()?, event.entity_id.as_deref()?);
+            Some(hash(&[&id, kind, entity]))
+        }
+    }
+}
+
+/// FNV-1a: the same in every process and version. A collision only makes two runs wait for each other.
+fn hash(parts: &[&str]) -> i64 {
+    let mut state = 0xcbf2_9ce4_8422_2325u64;
+    for part in parts {
+        for byte in part.bytes().chain(std::iter::once(0xff)) {
+            state = (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    state as i64
+}
+
+/// Sets the next event aside after it could not be routed again and again: it is kept as a dead letter, and routing
+/// goes on behind it.
+pub fn set_aside_next_event(message: &str) {
+    as_engine(|| {
+        let Some(cursor) = cursor_store::take() else { return };
+        let Some(to) = cursor.to.clone().or_else(cursor_store::present) else { return };
+        let Batch { events, position, done } = next_events(&cursor, &to, 1);
+        if let Some(event) = events.first() {
+            let text = format!("event {} could not be routed and was set aside", event.id);
+            let entry =
+                Entry { code: "event_unroutable", event_id: Some(event.id), message: &text, detail: Some(message), ..Default::default() };
+            log::error(&entry);
+            let error = serde_json::json!({ "sqlstate": "XX000", "message": message });
+            log::dead_letter(&entry, &error.to_string());
+        }
+        if done {
+            cursor_store::finish_batch(&cursor, &to);
+        } else {
+            cursor_store::advance(&to, position);
+        }
+    });
+}

@@ -1,0 +1,121 @@
+//! The active definitions, compiled, as the current snapshot has them.
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use automation_core::definition::Document;
+use automation_core::program::{Program, compile};
+use automation_core::topic;
+use pgrx::pg_sys;
+
+use crate::store::automations;
+use crate::store::log::{self, Entry};
+
+/// An active automation.
+pub struct Active {
+    pub automation_id: i32,
+    pub version_id: i32,
+    pub owner: pg_sys::Oid,
+    pub name: String,
+    pub program: Rc<Program>,
+}
+
+/// All of them, and who listens to what.
+#[derive(Default)]
+pub struct Definitions {
+    fingerprint: (i64, i64),
+    active: Vec<Active>,
+    by_id: HashMap<i32, usize>,
+    exact: HashMap<String, Vec<(usize, usize)>>,
+    patterns: Vec<(String, usize, usize)>,
+    /// Compiled once per version: versions never change.
+    programs: HashMap<i32, Rc<Program>>,
+}
+
+thread_local!(static CURRENT: RefCell<Definitions> = RefCell::new(Definitions::default()));
+
+/// Runs `work` with the definitions as this snapshot has them; they are read again only if they changed.
+pub fn with_current<R>(work: impl FnOnce(&Definitions) -> R) -> R {
+    let fingerprint = automations::fingerprint();
+    let stale = CURRENT.with(|current| current.borrow().fingerprint != fingerprint);
+    if stale {
+        let programs = CURRENT.with(|current| std::mem::take(&mut current.borrow_mut().programs));
+        let fresh = load(fingerprint, programs);
+        CURRENT.with(|current| *current.borrow_mut() = fresh);
+    }
+    CURRENT.with(|current| work(&current.borrow()))
+}
+
+/// Forgets everything, for a process whose extension was dropped and made again.
+pub fn forget() {
+    CURRENT.with(|current| *current.borrow_mut() = Definitions::default());
+}
+
+fn load(fingerprint: (i64, i64), mut programs: HashMap<i32, Rc<Program>>) -> Definitions {
+    let rows = automations::active();
+    let missing: Vec<i32> = rows.iter().map(|row| row.version_id).filter(|id| !programs.contains_key(id)).collect();
+    for version in automations::versions(&missing) {
+        match compile_stored(&version.document) {
+            Ok(program) => {
+                programs.insert(version.id, Rc::new(program));
+            }
+            Err(problem) => log::error(&Entry {
+                code: "version_unreadable",
+                message: &format!("version {} of an automation cannot be read and is left out", version.id),
+                detail: Some(&problem),
+                ..Default::default()
+            }),
+        }
+    }
+    let mut definitions = Definitions { fingerprint, ..Default::default() };
+    for row in rows {
+        let Some(program) = programs.get(&row.version_id).cloned() else { continue };
+        let place = definitions.active.len();
+        for (trigger_no, trigger) in program.triggers.iter().enumerate() {
+            for pattern in &trigger.patterns {
+                if pattern.contains(['*', '#']) {
+                    definitions.patterns.push((pattern.clone(), place, trigger_no));
+                } else {
+                    definitions.exact.entry(pattern.clone()).or_default().push((place, trigger_no));
+                }
+            }
+        }
+        definitions.by_id.insert(row.automation_id, place);
+        definitions.active.push(Active {
+            automation_id: row.automation_id,
+            version_id: row.version_id,
+            owner: row.owner,
+            name: row.name,
+            program,
+        });
+    }
+    programs.retain(|_, program| Rc::strong_count(program) > 1);
+    definitions.programs = programs;
+    definitions
+}
+
+/// Compiles a version as it is stored.
+pub fn compile_stored(document: &str) -> Result<Program, String> {
+    let document: Document = serde_json::from_str(document).map_err(|error| error.to_string())?;
+    compile(&document).map_err(|problems| {
+        problems.iter().map(|p| format!("{}: {}", p.path, p.error.message)).collect::<Vec<_>>().join("; ")
+    })
+}
+
+impl Definitions {
+    pub fn by_id(&self, automation_id: i32) -> Option<&Active> {
+        self.by_id.get(&automation_id).map(|place| &self.active[*place])
+    }
+
+    /// Calls `found` for every trigger that listens to the topic, at most once each.
+    pub fn for_each_match(&self, topic: &str, mut found: impl FnMut(&Active, usize)) {
+        for (place, trigger_no) in self.exact.get(topic).into_iter().flatten() {
+            found(&self.active[*place], *trigger_no);
+        }
+        for (pattern, place, trigger_no) in &self.patterns {
+            if topic::matches(pattern, topic) {
+                found(&self.active[*place], *trigger_no);
+            }
+        }
+    }
+}

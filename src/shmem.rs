@@ -1,0 +1,300 @@
+//! What the processes tell each other: who works for which database, whom to wake, what to pause. Hints only: tables
+//! hold the truth, and after a crash everything here is rebuilt.
+#![allow(unsafe_code)]
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use pgrx::pg_sys;
+
+pub const DATABASES: usize = 64;
+pub const EXECUTORS: usize = 128;
+
+/// The whole segment. Zeroed memory is a valid, empty state, so it needs no initialisation of its own.
+#[repr(C)]
+pub struct Shared {
+    /// PGPROC number + 1 of the launcher, 0 if there is none.
+    launcher: AtomicU32,
+    /// Changes whenever the launcher should look at the databases again.
+    pub launcher_wanted: AtomicU64,
+    /// Random, new after every start and crash of the server.
+    pub boot: AtomicU64,
+    /// Raised when a claimed batch was given back; claimers then forget how far the queue was known to be empty.
+    pub claims_returned: AtomicU64,
+    pub databases: [DatabaseSlot; DATABASES],
+    pub executors: [ExecutorSlot; EXECUTORS],
+}
+
+/// One database that has, or may have, the extension.
+#[repr(C)]
+pub struct DatabaseSlot {
+    /// Oid of the database, 0 = slot free.
+    pub database: AtomicU32,
+    pub state: AtomicU32,
+    /// PGPROC number + 1 of the conductor.
+    conductor: AtomicU32,
+    pub conductor_pid: AtomicI32,
+    /// Pid of a session that needs the database to itself (DROP DATABASE, DROP EXTENSION ...).
+    pub quiesced_by: AtomicI32,
+    /// Committed transactions that captured something, since the conductor last looked.
+    pub events_pending: AtomicBool,
+    /// stop_workers() was called.
+    pub stopped: AtomicBool,
+    /// Executors could not be started: max_worker_processes is used up.
+    pub out_of_workers: AtomicBool,
+    pub routed_events: AtomicI64,
+    pub routed_dispatches: AtomicI64,
+    pub turns: AtomicI64,
+    pub errors: AtomicI64,
+    pub started_at: AtomicI64,
+    /// Conductor start attempts that ended in an error, since the last success.
+    pub failures: AtomicU32,
+    pub retry_at: AtomicI64,
+    /// Dispatches below this id were queued when the server started: one of them may have crashed it. 0 = not known.
+    pub careful_below: AtomicI64,
+}
+
+/// States of a database slot.
+pub const STATE_UNKNOWN: u32 = 0; // not looked at yet
+pub const STATE_STARTING: u32 = 1; // conductor registered
+pub const STATE_PRESENT: u32 = 2; // conductor runs
+pub const STATE_ABSENT: u32 = 3; // looked: the extension is not there
+
+/// One executor process.
+#[repr(C)]
+pub struct ExecutorSlot {
+    /// Oid of the database, 0 = slot free.
+    pub database: AtomicU32,
+    pub owner: AtomicU32,
+    pub pid: AtomicI32,
+    proc_number: AtomicU32,
+    /// 0 while idle, else when the current batch began.
+    pub busy_since: AtomicI64,
+    pub stop: AtomicBool,
+    pub runs: AtomicI64,
+    pub failed_runs: AtomicI64,
+    pub batches: AtomicI64,
+    pub started_at: AtomicI64,
+    pub registered_at: AtomicI64,
+}
+
+static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The shared segment. Preloaded, the postmaster made it; otherwise the first process that needs it takes it from the
+/// spare memory that Postgres keeps for this.
+pub fn shared() -> &'static Shared {
+    let known = SHARED.load(Ordering::Relaxed);
+    if !known.is_null() {
+        // SAFETY: points into the main shared memory segment, mapped at the same address for the process's life.
+        return unsafe { &*known };
+    }
+    attach()
+}
+
+fn attach() -> &'static Shared {
+    // SAFETY: ShmemInitStruct under AddinShmemInitLock, as every extension does.
+    unsafe {
+        let lock = addin_shmem_init_lock();
+        pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
+        let mut found = false;
+        let memory = pg_sys::ShmemInitStruct(c"automation_engine".as_ptr(), size_of::<Shared>(), &mut found);
+        let shared = memory.cast::<Shared>();
+        if !found {
+            std::ptr::write_bytes(memory.cast::<u8>(), 0, size_of::<Shared>());
+            let mut random = [0u8; 8];
+            pg_sys::pg_strong_random(random.as_mut_ptr().cast(), 8);
+            (*shared).boot.store(u64::from_ne_bytes(random) | 1, Ordering::Relaxed);
+        }
+        pg_sys::LWLockRelease(lock);
+        SHARED.store(shared, Ordering::Relaxed);
+        &*shared
+    }
+}
+
+/// AddinShmemInitLock is a macro over the main array of locks; 21 is its place in all supported versions.
+unsafe fn addin_shmem_init_lock() -> *mut pg_sys::LWLock {
+    // SAFETY: the array is made at server start and has more entries than this.
+    unsafe { &raw mut (*pg_sys::MainLWLockArray.add(21)).lock }
+}
+
+static mut PREVIOUS_REQUEST: pg_sys::shmem_request_hook_type = None;
+static mut PREVIOUS_STARTUP: pg_sys::shmem_startup_hook_type = None;
+
+/// Called from _PG_init while the postmaster preloads us.
+pub fn request() {
+    // SAFETY: hooks are chained in the single-threaded postmaster before it starts any child.
+    unsafe {
+        PREVIOUS_REQUEST = pg_sys::shmem_request_hook;
+        pg_sys::shmem_request_hook = Some(on_request);
+        PREVIOUS_STARTUP = pg_sys::shmem_startup_hook;
+        pg_sys::shmem_startup_hook = Some(on_startup);
+    }
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn on_request() {
+    // SAFETY: called by the postmaster when space may be asked for.
+    unsafe {
+        if let Some(previous) = PREVIOUS_REQUEST {
+            previous();
+        }
+        pg_sys::RequestAddinShmemSpace(size_of::<Shared>());
+    }
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn on_startup() {
+    // SAFETY: called by the postmaster once shared memory exists, and again after each crash restart.
+    unsafe {
+        if let Some(previous) = PREVIOUS_STARTUP {
+            previous();
+        }
+    }
+    SHARED.store(std::ptr::null_mut(), Ordering::Relaxed);
+    attach();
+}
+
+fn wake(proc_number: u32) {
+    if proc_number == 0 {
+        return;
+    }
+    // SAFETY: the array of PGPROCs is fixed; waking a process that has ended or been replaced is harmless.
+    unsafe {
+        let process = (*pg_sys::ProcGlobal).allProcs.add(proc_number as usize - 1);
+        pg_sys::SetLatch(&raw mut (*process).procLatch);
+    }
+}
+
+fn my_proc_number() -> u32 {
+    // SAFETY: both point into the same array.
+    unsafe { pg_sys::MyProc.offset_from((*pg_sys::ProcGlobal).allProcs) as u32 + 1 }
+}
+
+fn my_pid() -> i32 {
+    // SAFETY: reads a process global.
+    unsafe { pg_sys::MyProcPid }
+}
+
+impl Shared {
+    pub fn become_launcher(&self) {
+        self.launcher.store(my_proc_number(), Ordering::Release);
+    }
+
+    pub fn has_launcher(&self) -> bool {
+        self.launcher.load(Ordering::Acquire) != 0
+    }
+
+    pub fn leave_launcher(&self) {
+        self.launcher.store(0, Ordering::Release);
+    }
+
+    pub fn wake_launcher(&self) {
+        self.launcher_wanted.fetch_add(1, Ordering::AcqRel);
+        wake(self.launcher.load(Ordering::Acquire));
+    }
+
+    pub fn database(&self, oid: pg_sys::Oid) -> Option<&DatabaseSlot> {
+        self.databases.iter().find(|slot| slot.database.load(Ordering::Acquire) == oid.to_u32())
+    }
+
+    /// The slot of a database, taking a free one if it has none yet.
+    pub fn database_or_new(&self, oid: pg_sys::Oid) -> Option<&DatabaseSlot> {
+        if let Some(slot) = self.database(oid) {
+            return Some(slot);
+        }
+        self.databases.iter().find(|slot| {
+            slot.database.compare_exchange(0, oid.to_u32(), Ordering::AcqRel, Ordering::Acquire).is_ok()
+        })
+    }
+
+    pub fn executors_of(&self, database: pg_sys::Oid) -> impl Iterator<Item = &ExecutorSlot> {
+        self.executors.iter().filter(move |slot| slot.database.load(Ordering::Acquire) == database.to_u32())
+    }
+
+    /// Takes a free executor slot; the process that is started for it fills in the rest.
+    pub fn reserve_executor(&self, database: pg_sys::Oid, owner: pg_sys::Oid, now: i64) -> Option<usize> {
+        self.executors.iter().position(|slot| {
+            let free =
+                slot.database.compare_exchange(0, database.to_u32(), Ordering::AcqRel, Ordering::Acquire).is_ok();
+            if free {
+                slot.owner.store(owner.to_u32(), Ordering::Release);
+                slot.registered_at.store(now, Ordering::Release);
+                slot.stop.store(false, Ordering::Release);
+            }
+            free
+        })
+    }
+}
+
+impl DatabaseSlot {
+    pub fn become_conductor(&self, now: i64) {
+        self.conductor.store(my_proc_number(), Ordering::Release);
+        self.conductor_pid.store(my_pid(), Ordering::Release);
+        self.started_at.store(now, Ordering::Release);
+        self.state.store(STATE_PRESENT, Ordering::Release);
+        self.failures.store(0, Ordering::Release);
+    }
+
+    pub fn leave_conductor(&self, state: u32) {
+        self.conductor.store(0, Ordering::Release);
+        self.conductor_pid.store(0, Ordering::Release);
+        self.state.store(state, Ordering::Release);
+    }
+
+    pub fn wake_conductor(&self) {
+        wake(self.conductor.load(Ordering::Acquire));
+    }
+
+    /// Something was captured: the conductor should look.
+    pub fn announce_events(&self) {
+        self.events_pending.store(true, Ordering::Release);
+        self.wake_conductor();
+    }
+
+    pub fn is_quiesced(&self) -> bool {
+        self.quiesced_by.load(Ordering::Acquire) != 0
+    }
+
+    pub fn free(&self) {
+        self.leave_conductor(STATE_UNKNOWN);
+        self.quiesced_by.store(0, Ordering::Release);
+        self.stopped.store(false, Ordering::Release);
+        self.out_of_workers.store(false, Ordering::Release);
+        self.failures.store(0, Ordering::Release);
+        self.database.store(0, Ordering::Release);
+    }
+}
+
+impl ExecutorSlot {
+    pub fn occupy(&self, now: i64) {
+        self.proc_number.store(my_proc_number(), Ordering::Release);
+        self.runs.store(0, Ordering::Release);
+        self.failed_runs.store(0, Ordering::Release);
+        self.batches.store(0, Ordering::Release);
+        self.busy_since.store(0, Ordering::Release);
+        self.started_at.store(now, Ordering::Release);
+        self.pid.store(my_pid(), Ordering::Release);
+    }
+
+    pub fn release(&self) {
+        self.pid.store(0, Ordering::Release);
+        self.proc_number.store(0, Ordering::Release);
+        self.busy_since.store(0, Ordering::Release);
+        self.owner.store(0, Ordering::Release);
+        self.database.store(0, Ordering::Release);
+    }
+
+    pub fn wake(&self) {
+        wake(self.proc_number.load(Ordering::Acquire));
+    }
+}
+
+/// Moves whenever a transaction completes anywhere in the cluster; reading it costs no query.
+pub fn completed_transactions() -> u64 {
+    // SAFETY: an aligned 64-bit read of shared memory; a slightly old value only delays a look by a second.
+    unsafe { std::ptr::read_volatile(&raw const (*pg_sys::ShmemVariableCache).xactCompletionCount) }
+}
+
+/// The database this process is connected to.
+pub fn my_database() -> pg_sys::Oid {
+    // SAFETY: reads a process global.
+    unsafe { pg_sys::MyDatabaseId }
+}

@@ -1,0 +1,234 @@
+//! Automations and their versions.
+use pgrx::pg_sys;
+
+use crate::pg::clock::{self, Micros};
+use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
+use crate::pg::identity::as_engine;
+
+/// What the router needs of an active automation.
+#[derive(Clone, Debug)]
+pub struct ActiveVersion {
+    pub automation_id: i32,
+    pub version_id: i32,
+    pub owner: pg_sys::Oid,
+    pub name: String,
+}
+
+const ACTIVE: &str = "
+    SELECT a.id, a.version_id, a.owner, a.name
+      FROM automation_internal.automation AS a
+     WHERE a.status = 'active'
+     ORDER BY a.id";
+
+pub fn active() -> Vec<ActiveVersion> {
+    as_engine(|| {
+        query(ACTIVE, &[], |row| ActiveVersion {
+            automation_id: row.int4(1).unwrap_or_default(),
+            version_id: row.int4(2).unwrap_or_default(),
+            owner: row.oid(3).unwrap_or(pg_sys::InvalidOid),
+            name: row.text(4).unwrap_or_default(),
+        })
+    })
+}
+
+/// An immutable version as it is stored.
+#[derive(Clone, Debug)]
+pub struct StoredVersion {
+    pub id: i32,
+    pub document: String,
+    pub search_path: String,
+}
+
+const VERSIONS: &str = "
+    SELECT v.id, v.document::json, v.search_path
+      FROM automation_internal.automation_version AS v
+     WHERE v.id = ANY ($1::bigint[])";
+
+pub fn versions(ids: &[i32]) -> Vec<StoredVersion> {
+    let wide: Vec<i64> = ids.iter().map(|id| i64::from(*id)).collect();
+    as_engine(|| {
+        query(VERSIONS, &[Arg::int8s(&wide)], |row| StoredVersion {
+            id: row.int4(1).unwrap_or_default(),
+            document: row.text(2).unwrap_or_default(),
+            search_path: row.text(3).unwrap_or_default(),
+        })
+    })
+}
+
+const FINGERPRINT: &str = "
+    SELECT pg_catalog.count(*), COALESCE(pg_catalog.sum(c.id), 0)::bigint
+      FROM automation_internal.definition_change AS c";
+
+/// Differs whenever a definition has changed in this snapshot.
+pub fn fingerprint() -> (i64, i64) {
+    as_engine(|| {
+        query_one(FINGERPRINT, &[], |row| (row.int8(1).unwrap_or_default(), row.int8(2).unwrap_or_default()))
+    })
+    .unwrap_or_default()
+}
+
+const NOTE_CHANGE: &str = "INSERT INTO automation_internal.definition_change DEFAULT VALUES";
+
+/// Makes every cache of definitions look again once this transaction commits.
+pub fn note_change() {
+    as_engine(|| execute(NOTE_CHANGE, &[]));
+    crate::workers::wake::conductor_at_commit();
+}
+
+/// The row of an automation.
+#[derive(Clone, Debug)]
+pub struct Automation {
+    pub id: i32,
+    pub name: String,
+    pub owner: pg_sys::Oid,
+    pub status: String,
+    pub version: i32,
+    pub version_id: i32,
+    pub document: String,
+    pub search_path: String,
+    pub tenant: Option<String>,
+}
+
+const FIND: &str = "
+    SELECT a.id, a.name, a.owner, a.status, a.version, a.version_id, v.document::json, v.search_path, a.tenant
+      FROM automation_internal.automation AS a
+      JOIN automation_internal.automation_version AS v ON v.id = a.version_id
+     WHERE a.name = $1
+       AND a.status <> 'dropped'";
+
+pub fn find(name: &str) -> Option<Automation> {
+    as_engine(|| query_one(FIND, &[name.into()], read))
+}
+
+const LOCK: &str = "
+    SELECT a.id, a.name, a.owner, a.status, a.version, a.version_id, v.document::json, v.search_path, a.tenant
+      FROM automation_internal.automation AS a
+      JOIN automation_internal.automation_version AS v ON v.id = a.version_id
+     WHERE a.name = $1
+       AND a.status <> 'dropped'
+       FOR UPDATE OF a";
+
+/// The automation, locked against other changes of it until this transaction ends.
+pub fn lock(name: &str) -> Option<Automation> {
+    as_engine(|| query_one(LOCK, &[name.into()], read))
+}
+
+fn read(row: &Row<'_>) -> Automation {
+    Automation {
+        id: row.int4(1).unwrap_or_default(),
+        name: row.text(2).unwrap_or_default(),
+        owner: row.oid(3).unwrap_or(pg_sys::InvalidOid),
+        status: row.text(4).unwrap_or_default(),
+        version: row.int4(5).unwrap_or_default(),
+        version_id: row.int4(6).unwrap_or_default(),
+        document: row.text(7).unwrap_or_default(),
+        search_path: row.text(8).unwrap_or_default(),
+        tenant: row.text(9),
+    }
+}
+
+const INSERT: &str = "
+    INSERT INTO automation_internal.automation
+           (name, owner, owner_name, status, version, version_id, tenant, created_at, updated_at, activated_at)
+    VALUES ($1, $2, $3, $4, 0, 0, $5, $6, $6, CASE WHEN $4 = 'active' THEN $6 END)
+        ON CONFLICT (name) WHERE status <> 'dropped' DO NOTHING
+ RETURNING id";
+
+/// Creates an automation that has no version yet. None if the name was taken meanwhile.
+pub fn insert(
+    name: &str,
+    owner: pg_sys::Oid,
+    owner_name: &str,
+    status: &str,
+    tenant: Option<&str>,
+    now: Micros,
+) -> Option<i32> {
+    let args = [name.into(), owner.into(), owner_name.into(), status.into(), tenant.into(), Arg::timestamp(now)];
+    as_engine(|| query_one(INSERT, &args, |row| row.int4(1))).flatten()
+}
+
+const ADD_VERSION: &str = "
+    WITH v AS (
+        INSERT INTO automation_internal.automation_version
+               (automation_id, version, document, search_path, created_by, created_at)
+        SELECT a.id, a.version + 1, $2, $3, $4, $5
+          FROM automation_internal.automation AS a
+         WHERE a.id = $1
+     RETURNING id, version)
+    UPDATE automation_internal.automation AS a
+       SET version = v.version, version_id = v.id, updated_at = $5, tenant = $6, owner = $7, owner_name = $8
+      FROM v
+     WHERE a.id = $1
+ RETURNING a.version";
+
+/// What add_version() writes.
+pub struct NewVersion<'a> {
+    pub automation_id: i32,
+    pub document: &'a str,
+    pub search_path: &'a str,
+    pub created_by: pg_sys::Oid,
+    pub tenant: Option<&'a str>,
+    pub owner: pg_sys::Oid,
+    pub owner_name: &'a str,
+}
+
+/// Adds a version and makes it the current one. Returns its number.
+pub fn add_version(version: &NewVersion<'_>) -> Option<i32> {
+    let args = [
+        version.automation_id.into(),
+        Arg::jsonb(version.document),
+        version.search_path.into(),
+        version.created_by.into(),
+        Arg::timestamp(clock::now()),
+        version.tenant.into(),
+        version.owner.into(),
+        version.owner_name.into(),
+    ];
+    as_engine(|| query_one(ADD_VERSION, &args, |row| row.int4(1))).flatten()
+}
+
+const SET_STATUS: &str = "
+    UPDATE automation_internal.automation AS a
+       SET status = $2,
+           updated_at = $3,
+           activated_at = CASE WHEN $2 = 'active' THEN COALESCE(a.activated_at, $3)
+                               WHEN $2 = 'draft' THEN NULL ELSE a.activated_at END,
+           paused_at = CASE WHEN $2 = 'paused' THEN $3 END,
+           disabled_by = CASE WHEN $2 = 'paused' THEN $4 END,
+           disable_details = CASE WHEN $2 = 'paused' THEN $5 END
+     WHERE a.id = $1
+       AND a.status = $6";
+
+/// Moves an automation from one status to another; false if it was not in the first one.
+pub fn set_status(id: i32, from: &str, to: &str, by: &str, details: &serde_json::Value) -> bool {
+    let args = [
+        id.into(),
+        to.into(),
+        Arg::timestamp(clock::now()),
+        by.into(),
+        Arg::jsonb(&details.to_string()),
+        from.into(),
+    ];
+    as_engine(|| execute(SET_STATUS, &args)) == 1
+}
+
+const DROP: &str = "
+    UPDATE automation_internal.automation AS a
+       SET status = 'dropped', updated_at = $2
+     WHERE a.id = $1";
+
+pub fn drop(id: i32) {
+    as_engine(|| execute(DROP, &[id.into(), Arg::timestamp(clock::now())]));
+}
+
+const PENDING: &str = "
+    SELECT d.owner, d.id
+      FROM automation_internal.dispatch AS d
+     WHERE d.automation_id = $1
+     ORDER BY d.id
+       FOR UPDATE SKIP LOCKED";
+
+/// Queued dispatches of an automation that no executor has in hand.
+pub fn pending(id: i32) -> Vec<(pg_sys::Oid, i64)> {
+    as_engine(|| query(PENDING, &[id.into()], |row| row.oid(1).zip(row.int8(2)))).into_iter().flatten().collect()
+}

@@ -1,0 +1,211 @@
+//! The queue of stage 2.
+use pgrx::pg_sys;
+
+use crate::pg::append::append_plain;
+use crate::pg::clock::Micros;
+use crate::pg::engine_sql::{Arg, Row, execute, query};
+use crate::pg::identity::as_engine;
+
+/// Why a run is to be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    Trigger,
+    Manual,
+}
+
+impl Reason {
+    fn code(self) -> i8 {
+        match self {
+            Reason::Trigger => b't' as i8,
+            Reason::Manual => b'm' as i8,
+        }
+    }
+}
+
+/// A row to be inserted by the router.
+#[derive(Clone, Debug)]
+pub struct NewDispatch {
+    pub owner: pg_sys::Oid,
+    pub id: i64,
+    pub run_id: i64,
+    pub event_id: i64,
+    pub event_at: Micros,
+    pub created_at: Micros,
+    pub ordering_key: Option<i64>,
+    pub automation_id: i32,
+    pub version_id: i32,
+    pub trigger_no: i16,
+    pub reason: Reason,
+}
+
+/// Appends dispatches. The unique index over (event, automation, trigger) raises an error rather than let one in twice.
+pub fn insert(rows: &[NewDispatch]) -> bool {
+    append_plain(
+        "dispatch",
+        rows.iter().map(|row| {
+            [
+                Some(pg_sys::Datum::from(row.owner)),
+                Some(pg_sys::Datum::from(row.id)),
+                Some(pg_sys::Datum::from(row.run_id)),
+                Some(pg_sys::Datum::from(row.event_id)),
+                Some(pg_sys::Datum::from(row.event_at)),
+                Some(pg_sys::Datum::from(row.created_at)),
+                row.ordering_key.map(pg_sys::Datum::from),
+                Some(pg_sys::Datum::from(row.automation_id)),
+                Some(pg_sys::Datum::from(row.version_id)),
+                Some(pg_sys::Datum::from(row.trigger_no)),
+                Some(pg_sys::Datum::from(0i16)),
+                Some(pg_sys::Datum::from(row.reason.code())),
+            ]
+        }),
+    )
+}
+
+/// A claimed dispatch.
+#[derive(Clone, Debug)]
+pub struct Dispatch {
+    pub id: i64,
+    pub run_id: i64,
+    pub event_id: i64,
+    pub event_at: Micros,
+    pub ordering_key: Option<i64>,
+    pub automation_id: i32,
+    pub version_id: i32,
+    pub trigger_no: i16,
+    pub attempt: i16,
+    pub automation: String,
+    pub active: bool,
+}
+
+// MATERIALIZED is written out because a subquery with LIMIT that is joined may be run twice and claim too much.
+const CLAIM: &str = "
+    WITH claimed AS MATERIALIZED (
+        SELECT d.id, d.run_id, d.event_id, d.event_at, d.ordering_key, d.automation_id, d.version_id, d.trigger_no,
+               d.attempt
+          FROM automation_internal.dispatch AS d
+         WHERE d.owner = $1
+           AND d.id >= $2
+         ORDER BY d.id
+         LIMIT $3
+           FOR UPDATE SKIP LOCKED)
+    SELECT c.id, c.run_id, c.event_id, c.event_at, c.ordering_key, c.automation_id, c.version_id, c.trigger_no,
+           c.attempt, a.name, a.status = 'active'
+      FROM claimed AS c
+      JOIN automation_internal.automation AS a ON a.id = c.automation_id
+     ORDER BY c.id";
+
+/// Locks up to `limit` dispatches of one owner, in order, from `floor` on.
+pub fn claim(owner: pg_sys::Oid, floor: i64, limit: i64) -> Vec<Dispatch> {
+    as_engine(|| query(CLAIM, &[owner.into(), floor.into(), limit.into()], read))
+}
+
+fn read(row: &Row<'_>) -> Dispatch {
+    Dispatch {
+        id: row.int8(1).unwrap_or_default(),
+        run_id: row.int8(2).unwrap_or_default(),
+        event_id: row.int8(3).unwrap_or_default(),
+        event_at: row.int8(4).unwrap_or_default(),
+        ordering_key: row.int8(5),
+        automation_id: row.int4(6).unwrap_or_default(),
+        version_id: row.int4(7).unwrap_or_default(),
+        trigger_no: row.int2(8).unwrap_or_default(),
+        attempt: row.int2(9).unwrap_or_default(),
+        automation: row.text(10).unwrap_or_default(),
+        active: row.bool(11).unwrap_or_default(),
+    }
+}
+
+const PASSED_OVER: &str = "
+    SELECT d.id, d.ordering_key
+      FROM automation_internal.dispatch AS d
+     WHERE d.owner = $1
+       AND d.id >= $2
+       AND d.id < $3
+       AND d.id <> ALL ($4)
+     ORDER BY d.id";
+
+/// What the claim passed over because others hold it: (id, ordering key) below the last claimed id.
+pub fn passed_over(owner: pg_sys::Oid, floor: i64, last: i64, claimed: &[i64]) -> Vec<(i64, Option<i64>)> {
+    as_engine(|| {
+        query(PASSED_OVER, &[owner.into(), floor.into(), last.into(), Arg::int8s(claimed)], |row| {
+            (row.int8(1).unwrap_or_default(), row.int8(2))
+        })
+    })
+}
+
+const FINISH: &str = "DELETE FROM automation_internal.dispatch AS d WHERE d.owner = $1 AND d.id = ANY ($2)";
+
+pub fn finish(owner: pg_sys::Oid, ids: &[i64]) -> u64 {
+    if ids.is_empty() {
+        return 0;
+    }
+    as_engine(|| execute(FINISH, &[owner.into(), Arg::int8s(ids)]))
+}
+
+const COUNT_ATTEMPT: &str = "
+    UPDATE automation_internal.dispatch AS d
+       SET attempt = d.attempt + 1
+     WHERE d.owner = $1 AND d.id = $2";
+
+/// Remembers that we are about to try this dispatch, before it can take the server down.
+pub fn count_attempt(owner: pg_sys::Oid, id: i64) {
+    as_engine(|| execute(COUNT_ATTEMPT, &[owner.into(), id.into()]));
+}
+
+const OWNERS: &str = "
+    WITH RECURSIVE o AS (
+        (SELECT d.owner FROM automation_internal.dispatch AS d ORDER BY d.owner LIMIT 1)
+        UNION ALL
+        SELECT (SELECT d.owner FROM automation_internal.dispatch AS d WHERE d.owner > o.owner ORDER BY d.owner LIMIT 1)
+          FROM o
+         WHERE o.owner IS NOT NULL)
+    SELECT o.owner FROM o WHERE o.owner IS NOT NULL";
+
+/// Owners that have work queued.
+pub fn owners() -> Vec<pg_sys::Oid> {
+    as_engine(|| query(OWNERS, &[], |row| row.oid(1))).into_iter().flatten().collect()
+}
+
+const FIND_RUN: &str = "
+    SELECT d.owner, d.id
+      FROM automation_internal.dispatch AS d
+     WHERE d.run_id = $1
+       FOR UPDATE";
+
+/// Locks the dispatch of a run that has not started, waiting for an executor that has it in hand.
+pub fn lock_run(run_id: i64) -> Option<(pg_sys::Oid, i64)> {
+    as_engine(|| query(FIND_RUN, &[run_id.into()], |row| row.oid(1).zip(row.int8(2)))).into_iter().flatten().next()
+}
+
+const OF_RUN: &str = "
+    SELECT d.id, d.run_id, d.event_id, d.event_at, d.ordering_key, d.automation_id, d.version_id, d.trigger_no,
+           d.attempt, a.name, a.status = 'active'
+      FROM automation_internal.dispatch AS d
+      JOIN automation_internal.automation AS a ON a.id = d.automation_id
+     WHERE d.owner = $1 AND d.id = $2";
+
+pub fn one(owner: pg_sys::Oid, id: i64) -> Option<Dispatch> {
+    as_engine(|| query(OF_RUN, &[owner.into(), id.into()], read)).into_iter().next()
+}
+
+const QUEUED: &str = "
+    SELECT pg_catalog.count(*)
+      FROM (SELECT FROM automation_internal.dispatch AS d WHERE d.owner = $1 LIMIT $2) AS q";
+
+/// How many dispatches an owner has, counted up to `most`.
+pub fn queued(owner: pg_sys::Oid, most: i64) -> i64 {
+    as_engine(|| query(QUEUED, &[owner.into(), most.into()], |row| row.int8(1)))
+        .into_iter()
+        .flatten()
+        .next()
+        .unwrap_or_default()
+}
+
+const LAST_ID: &str = "
+    SELECT CASE WHEN s.is_called THEN s.last_value ELSE 0 END
+      FROM automation_internal.dispatch_id_seq AS s";
+
+/// The last id drawn.
+pub fn last_id() -> i64 {
+    as_engine(|| query(LAST_ID, &[], |row| row.int8(1))).into_iter().flatten().next().unwrap_or_default()
+}

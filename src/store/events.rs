@@ -1,0 +1,244 @@
+//! The event log: appending to it and reading it back.
+use automation_core::value::Value;
+use pgrx::pg_sys;
+
+use crate::pg::append::{self, varlena};
+use crate::pg::clock::{self, Micros};
+use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
+use crate::pg::identity;
+use crate::{context, workers};
+
+/// What happened, as the `op` column has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    Created,
+    Updated,
+    Deleted,
+    Truncated,
+    /// A custom event.
+    Emitted,
+    /// An order to start a run: `next` names automation and run.
+    Started,
+}
+
+impl Op {
+    pub fn code(self) -> u8 {
+        match self {
+            Op::Created => b'c',
+            Op::Updated => b'u',
+            Op::Deleted => b'd',
+            Op::Truncated => b't',
+            Op::Emitted => b'e',
+            Op::Started => b's',
+        }
+    }
+
+    pub fn from_code(code: i8) -> Option<Self> {
+        Some(match code as u8 {
+            b'c' => Op::Created,
+            b'u' => Op::Updated,
+            b'd' => Op::Deleted,
+            b't' => Op::Truncated,
+            b'e' => Op::Emitted,
+            b's' => Op::Started,
+            _ => return None,
+        })
+    }
+
+    /// Last segment of the topic of an entity's change.
+    pub fn verb(self) -> &'static str {
+        match self {
+            Op::Created => "created",
+            Op::Updated => "updated",
+            Op::Deleted => "deleted",
+            Op::Truncated => "truncated",
+            Op::Emitted => "emitted",
+            Op::Started => "started",
+        }
+    }
+}
+
+/// An event to be written.
+#[derive(Default)]
+pub struct NewEvent<'a> {
+    pub op: Option<Op>,
+    pub relation: Option<pg_sys::Oid>,
+    pub truncated: bool,
+    pub kind: Option<&'a str>,
+    pub entity_id: Option<&'a [u8]>,
+    pub topic: Option<&'a str>,
+    pub tenant: Option<&'a [u8]>,
+    pub dedup_key: Option<&'a str>,
+    pub changed: Option<pg_sys::Datum>,
+    pub prev: Option<&'a [u8]>,
+    pub next: Option<&'a [u8]>,
+    pub payload: Option<&'a [u8]>,
+}
+
+/// Appends one event to the log and arms the wake-up for this transaction's commit. Returns its id.
+pub fn append_event(event: &NewEvent<'_>) -> i64 {
+    // SAFETY: assigns the transaction its id if it has none; must come before the event's id is drawn, since the
+    // router relies on ids of transactions younger than a snapshot being younger than that snapshot.
+    #[allow(unsafe_code)]
+    let (xid, role) = unsafe { (pg_sys::GetTopFullTransactionId().value, pg_sys::GetOuterUserId()) };
+    let id = append::next_id("event_id_seq");
+    let (cause_run, depth, actor) = context::cause();
+    let at = clock::now();
+    let text = |bytes: &[u8]| varlena(bytes);
+    let row = [
+        Some(pg_sys::Datum::from(id)),
+        Some(pg_sys::Datum::from(xid)),
+        Some(pg_sys::Datum::from(at)),
+        cause_run.map(pg_sys::Datum::from),
+        event.relation.map(pg_sys::Datum::from),
+        Some(pg_sys::Datum::from(role)),
+        Some(pg_sys::Datum::from(depth)),
+        Some(pg_sys::Datum::from(event.op.unwrap_or(Op::Emitted).code() as i8)),
+        Some(pg_sys::Datum::from(event.truncated)),
+        event.kind.map(|kind| text(kind.as_bytes())),
+        event.entity_id.map(text),
+        event.topic.map(|topic| text(topic.as_bytes())),
+        event.tenant.map(text),
+        actor.map(|actor| text(actor.as_bytes())),
+        event.dedup_key.map(|key| text(key.as_bytes())),
+        event.changed,
+        event.prev.map(text),
+        event.next.map(text),
+        event.payload.map(text),
+    ];
+    if !append::append("event", at, std::iter::once(row)) {
+        // The extension is being dropped under us; there is nobody left to tell.
+        return 0;
+    }
+    workers::wake::conductor_at_commit();
+    id
+}
+
+/// An event as it was read back.
+#[derive(Clone, Debug)]
+pub struct Event {
+    pub id: i64,
+    pub xid: u64,
+    pub occurred_at: Micros,
+    pub cause_run: Option<i64>,
+    pub relation: Option<pg_sys::Oid>,
+    pub role: pg_sys::Oid,
+    pub depth: i16,
+    pub op: Op,
+    pub truncated: bool,
+    pub kind: Option<String>,
+    pub entity_id: Option<String>,
+    pub topic: Option<String>,
+    pub tenant: Option<String>,
+    pub actor: Option<String>,
+    pub changed: Vec<String>,
+    pub prev: Option<String>,
+    pub next: Option<String>,
+    pub payload: Option<String>,
+}
+
+impl Event {
+    /// Reads the eighteen columns from id to payload, in the order of this struct; `first` is the number of the first.
+    pub fn read(row: &Row<'_>, first: usize) -> Option<Event> {
+        let id = row.int8(first)?;
+        let op = row.char(first + 7).and_then(Op::from_code)?;
+        Some(Event {
+            id,
+            xid: row.int8(first + 1).unwrap_or_default() as u64,
+            occurred_at: row.int8(first + 2).unwrap_or_default(),
+            cause_run: row.int8(first + 3),
+            relation: row.oid(first + 4),
+            role: row.oid(first + 5).unwrap_or(pg_sys::InvalidOid),
+            depth: row.int2(first + 6).unwrap_or_default(),
+            op,
+            truncated: row.bool(first + 8).unwrap_or_default(),
+            kind: row.text(first + 9),
+            entity_id: row.text(first + 10),
+            topic: row.text(first + 11),
+            tenant: row.text(first + 12),
+            actor: row.text(first + 13),
+            changed: row.text_array(first + 14),
+            prev: row.text(first + 15),
+            next: row.text(first + 16),
+            payload: row.text(first + 17),
+        })
+    }
+
+    /// The topic under which triggers see it.
+    pub fn topic(&self) -> String {
+        match (&self.topic, &self.kind) {
+            (Some(topic), _) => topic.clone(),
+            (None, Some(kind)) => format!("{kind}.{}", self.op.verb()),
+            (None, None) => String::new(),
+        }
+    }
+}
+
+/// Fields before and after: `prev` of an update is stored as the changed fields only.
+pub fn images(event: &Event) -> (Value, Value) {
+    let parse = |text: &Option<String>| {
+        text.as_deref().map(|text| Value::from_json(text).unwrap_or(Value::Null)).unwrap_or(Value::Null)
+    };
+    let next = parse(&event.next);
+    let prev = match event.op {
+        Op::Updated => overlay(&next, &parse(&event.prev)),
+        _ => parse(&event.prev),
+    };
+    (prev, next)
+}
+
+fn overlay(whole: &Value, fields: &Value) -> Value {
+    let (Value::Object(whole), Value::Object(fields)) = (whole, fields) else { return whole.clone() };
+    let merged = whole
+        .iter()
+        .map(|(name, value)| (name.clone(), fields.get(name).unwrap_or(value).clone()))
+        .collect();
+    Value::object(merged)
+}
+
+/// One event by its id, whoever may see it.
+pub fn one(id: i64) -> Option<Event> {
+    identity::as_engine(|| query_one(ONE, &[id.into()], |row| Event::read(row, 1)).flatten())
+}
+
+const ONE: &str = "
+    SELECT e.id, e.xid, e.occurred_at, e.cause_run, e.relation, e.role, e.depth, e.op, e.truncated, e.kind,
+           e.entity_id, e.topic, e.tenant, e.actor, e.changed, e.prev, e.next, e.payload
+      FROM automation_internal.event AS e
+     WHERE e.id = $1";
+
+const MANY: &str = "
+    SELECT e.id, e.xid, e.occurred_at, e.cause_run, e.relation, e.role, e.depth, e.op, e.truncated, e.kind,
+           e.entity_id, e.topic, e.tenant, e.actor, e.changed, e.prev, e.next, e.payload
+      FROM automation_internal.event AS e
+     WHERE e.id = ANY ($1)
+       AND e.occurred_at >= $2
+       AND e.occurred_at <= $3";
+
+/// Events by id; the times, between which all of them lie, spare the partitions that cannot hold them.
+pub fn many(ids: &[i64], from: Micros, to: Micros) -> Vec<Event> {
+    let args = [Arg::int8s(ids), Arg::timestamp(from), Arg::timestamp(to)];
+    identity::as_engine(|| query(MANY, &args, |row| Event::read(row, 1))).into_iter().flatten().collect()
+}
+
+const CLAIM_DEDUP: &str = "
+    INSERT INTO automation_internal.event_dedup AS d (tenant, topic, dedup_key, event_id)
+    VALUES (COALESCE($1, ''), $2, $3, 0)
+        ON CONFLICT (tenant, topic, dedup_key) DO UPDATE SET event_id = d.event_id
+ RETURNING d.event_id";
+const NAME_DEDUP: &str = "
+    UPDATE automation_internal.event_dedup AS d
+       SET event_id = $4
+     WHERE d.tenant = COALESCE($1, '') AND d.topic = $2 AND d.dedup_key = $3";
+
+/// Claims a dedup key: 0 if it was free, else the id of the event that has it.
+pub fn claim_dedup(tenant: Option<&str>, topic: &str, key: &str) -> i64 {
+    let args: [Arg; 3] = [tenant.into(), topic.into(), key.into()];
+    identity::as_engine(|| query_one(CLAIM_DEDUP, &args, |row| row.int8(1))).flatten().unwrap_or_default()
+}
+
+/// Says which event a claimed key belongs to.
+pub fn name_dedup(tenant: Option<&str>, topic: &str, key: &str, event: i64) {
+    let args: [Arg; 4] = [tenant.into(), topic.into(), key.into(), event.into()];
+    identity::as_engine(|| execute(NAME_DEDUP, &args));
+}

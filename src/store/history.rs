@@ -1,0 +1,101 @@
+//! Runs that ended.
+use pgrx::pg_sys;
+
+use crate::pg::append::{append, varlena};
+use crate::pg::clock::Micros;
+use crate::pg::engine_sql::query_one;
+use crate::pg::identity::as_engine;
+
+/// How a run ended. The words are those of the status column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    Completed,
+    Failed,
+    Cancelled,
+    Skipped,
+}
+
+impl Ending {
+    pub fn word(self) -> &'static str {
+        match self {
+            Ending::Completed => "completed",
+            Ending::Failed => "failed",
+            Ending::Cancelled => "cancelled",
+            Ending::Skipped => "skipped",
+        }
+    }
+}
+
+/// A run to be written into the history.
+#[derive(Clone, Debug)]
+pub struct EndedRun {
+    pub id: i64,
+    pub event_id: i64,
+    pub event_at: Micros,
+    pub started_at: Micros,
+    pub ended_at: Micros,
+    pub owner: pg_sys::Oid,
+    pub automation_id: i32,
+    pub version_id: i32,
+    pub trigger_no: i16,
+    pub attempt: i16,
+    pub depth: i16,
+    pub ending: Ending,
+    pub kind: Option<String>,
+    pub entity_id: Option<String>,
+    pub key: Option<String>,
+    pub tenant: Option<String>,
+    pub reason: Option<&'static str>,
+    /// JSON: sqlstate, message, detail, hint, context, step.
+    pub error: Option<String>,
+    /// JSON list of the steps taken.
+    pub steps: Option<String>,
+}
+
+/// Appends runs to the history.
+pub fn insert(at: Micros, runs: &[EndedRun]) -> bool {
+    let text = |value: &Option<String>| value.as_ref().map(|text| varlena(text.as_bytes()));
+    append(
+        "run_history",
+        at,
+        runs.iter().map(|run| {
+            [
+                Some(pg_sys::Datum::from(run.id)),
+                Some(pg_sys::Datum::from(run.event_id)),
+                Some(pg_sys::Datum::from(run.event_at)),
+                Some(pg_sys::Datum::from(run.started_at)),
+                // The partition was chosen by `at`; every row of the batch must fall into it.
+                Some(pg_sys::Datum::from(at)),
+                Some(pg_sys::Datum::from(run.owner)),
+                Some(pg_sys::Datum::from(run.automation_id)),
+                Some(pg_sys::Datum::from(run.version_id)),
+                Some(pg_sys::Datum::from(run.trigger_no)),
+                Some(pg_sys::Datum::from(run.attempt)),
+                Some(pg_sys::Datum::from(run.depth)),
+                Some(varlena(run.ending.word().as_bytes())),
+                text(&run.kind),
+                text(&run.entity_id),
+                text(&run.key),
+                text(&run.tenant),
+                run.reason.map(|reason| varlena(reason.as_bytes())),
+                text(&run.error),
+                text(&run.steps),
+            ]
+        }),
+    )
+}
+
+const ENDING: &str = "
+    SELECT h.owner, h.status, h.ended_at::text
+      FROM automation_internal.run_history AS h
+     WHERE h.id = $1";
+
+/// (owner, status, when) of a run that ended.
+pub fn ending(run_id: i64) -> Option<(pg_sys::Oid, String, String)> {
+    as_engine(|| {
+        query_one(ENDING, &[run_id.into()], |row| {
+            Some((row.oid(1)?, row.text(2).unwrap_or_default(), row.text(3).unwrap_or_default()))
+        })
+    })
+    .flatten()
+}

@@ -1,0 +1,126 @@
+//! Kinds of entities, and the state of those that have no table.
+use pgrx::pg_sys;
+
+use crate::pg::engine_sql::{Arg, execute, query, query_one};
+use crate::pg::identity::as_engine;
+
+/// A kind of entity.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    pub kind: String,
+    /// The watched table, None for a kind whose state we keep.
+    pub relation: Option<pg_sys::Oid>,
+    pub id_columns: Vec<String>,
+}
+
+const FIND: &str = "
+    SELECT k.kind, k.relation, k.id_columns
+      FROM automation_internal.entity_kind AS k
+     WHERE k.kind = $1";
+
+pub fn find(kind: &str) -> Option<Kind> {
+    as_engine(|| query_one(FIND, &[kind.into()], read))
+}
+
+const FIND_BY_RELATION: &str = "
+    SELECT k.kind, k.relation, k.id_columns
+      FROM automation_internal.entity_kind AS k
+     WHERE k.relation = $1";
+
+pub fn find_by_relation(relation: pg_sys::Oid) -> Option<Kind> {
+    as_engine(|| query_one(FIND_BY_RELATION, &[relation.into()], read))
+}
+
+fn read(row: &crate::pg::engine_sql::Row<'_>) -> Kind {
+    Kind { kind: row.text(1).unwrap_or_default(), relation: row.oid(2), id_columns: row.text_array(3) }
+}
+
+const ALL: &str = "SELECT k.kind, k.relation, k.id_columns FROM automation_internal.entity_kind AS k ORDER BY k.kind";
+
+pub fn all() -> Vec<Kind> {
+    as_engine(|| query(ALL, &[], read))
+}
+
+const SAVE: &str = "
+    INSERT INTO automation_internal.entity_kind AS k
+           (kind, relation, id_columns, columns, ignored, tenant_column, created_by)
+    VALUES ($1, $2, $3, CASE WHEN $4 THEN $5 END, $6, $7, $8)
+        ON CONFLICT (kind) DO UPDATE
+       SET relation = excluded.relation, id_columns = excluded.id_columns, columns = excluded.columns,
+           ignored = excluded.ignored, tenant_column = excluded.tenant_column";
+
+pub struct Watched<'a> {
+    pub kind: &'a str,
+    pub relation: Option<pg_sys::Oid>,
+    pub id_columns: &'a [String],
+    pub columns: Option<&'a [String]>,
+    pub ignored: &'a [String],
+    pub tenant_column: Option<&'a str>,
+}
+
+pub fn save(watched: &Watched<'_>, by: pg_sys::Oid) {
+    as_engine(|| {
+        execute(
+            SAVE,
+            &[
+                watched.kind.into(),
+                watched.relation.into(),
+                Arg::texts(watched.id_columns),
+                watched.columns.is_some().into(),
+                Arg::texts(watched.columns.unwrap_or_default()),
+                Arg::texts(watched.ignored),
+                watched.tenant_column.into(),
+                by.into(),
+            ],
+        )
+    });
+}
+
+const REMOVE: &str = "DELETE FROM automation_internal.entity_kind AS k WHERE k.kind = $1";
+
+pub fn remove(kind: &str) {
+    as_engine(|| execute(REMOVE, &[kind.into()]));
+}
+
+// The row lock of the upsert makes the writers of one entity take turns, so each sees the state the other left.
+const LOCK_STATE: &str = "
+    SELECT s.state::json
+      FROM automation_internal.entity_state AS s
+     WHERE s.kind = $1 AND s.entity_id = $2
+       FOR UPDATE";
+const WRITE_STATE: &str = "
+    INSERT INTO automation_internal.entity_state AS s (kind, entity_id, state, changed_at)
+    VALUES ($1, $2, $3, $4)
+        ON CONFLICT (kind, entity_id) DO UPDATE SET state = excluded.state, changed_at = excluded.changed_at";
+const REMOVE_STATE: &str = "DELETE FROM automation_internal.entity_state AS s WHERE s.kind = $1 AND s.entity_id = $2";
+const READ_STATE: &str = "
+    SELECT s.state::json
+      FROM automation_internal.entity_state AS s
+     WHERE s.kind = $1 AND s.entity_id = $2";
+// A lock on the entity's name, for the first writer of an entity that has no row to lock yet. Not an advisory lock:
+// those can be taken by anybody.
+const CLAIM_STATE: &str = "
+    INSERT INTO automation_internal.entity_state AS s (kind, entity_id, state, changed_at)
+    VALUES ($1, $2, 'null', $3)
+        ON CONFLICT (kind, entity_id) DO NOTHING";
+
+/// Locks the entity and returns its state; None if it does not exist (a placeholder row then holds the lock).
+pub fn lock_state(kind: &str, id: &str, now: i64) -> Option<String> {
+    as_engine(|| {
+        execute(CLAIM_STATE, &[kind.into(), id.into(), Arg::timestamp(now)]);
+        query_one(LOCK_STATE, &[kind.into(), id.into()], |row| row.text(1)).flatten().filter(|text| text != "null")
+    })
+}
+
+pub fn write_state(kind: &str, id: &str, state: &str, now: i64) {
+    as_engine(|| execute(WRITE_STATE, &[kind.into(), id.into(), Arg::jsonb(state), Arg::timestamp(now)]));
+}
+
+pub fn remove_state(kind: &str, id: &str) {
+    as_engine(|| execute(REMOVE_STATE, &[kind.into(), id.into()]));
+}
+
+pub fn read_state(kind: &str, id: &str) -> Option<String> {
+    as_engine(|| query_one(READ_STATE, &[kind.into(), id.into()], |row| row.text(1)).flatten())
+        .filter(|text| text != "null")
+}

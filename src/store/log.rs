@@ -1,0 +1,93 @@
+//! What the engine has to say that belongs to no single run, and who changed what.
+use pgrx::pg_sys;
+
+use crate::pg::engine_sql::{Arg, execute};
+use crate::pg::identity::{as_engine, current_user};
+use crate::pg::{clock, names};
+
+const WRITE: &str = "
+    INSERT INTO automation_internal.log (level, code, automation_id, owner, run_id, event_id, message, detail)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+
+/// An entry of the log.
+#[derive(Default)]
+pub struct Entry<'a> {
+    pub code: &'a str,
+    pub automation_id: Option<i32>,
+    pub owner: Option<pg_sys::Oid>,
+    pub run_id: Option<i64>,
+    pub event_id: Option<i64>,
+    pub message: &'a str,
+    pub detail: Option<&'a str>,
+}
+
+pub fn warning(entry: &Entry<'_>) {
+    write("warning", entry);
+}
+
+pub fn error(entry: &Entry<'_>) {
+    write("error", entry);
+}
+
+fn write(level: &str, entry: &Entry<'_>) {
+    as_engine(|| {
+        execute(
+            WRITE,
+            &[
+                level.into(),
+                entry.code.into(),
+                entry.automation_id.into(),
+                entry.owner.into(),
+                entry.run_id.into(),
+                entry.event_id.into(),
+                entry.message.into(),
+                entry.detail.into(),
+            ],
+        )
+    });
+}
+
+const AUDIT: &str = "
+    INSERT INTO automation_internal.audit (at, role_id, role, action, automation, details)
+    VALUES ($1, $2, $3, $4, $5, $6)";
+
+/// Records who did what.
+pub fn audit(action: &str, automation: &str, details: &serde_json::Value) {
+    let user = current_user();
+    let name = names::role_name(user).unwrap_or_default();
+    as_engine(|| {
+        execute(
+            AUDIT,
+            &[
+                Arg::timestamp(clock::now()),
+                user.into(),
+                name.as_str().into(),
+                action.into(),
+                automation.into(),
+                Arg::jsonb(&details.to_string()),
+            ],
+        )
+    });
+}
+
+const DEAD_LETTER: &str = "
+    INSERT INTO automation_internal.dead_letter (at, run_id, event_id, automation_id, owner, reason, error)
+    VALUES ($1, $2, $3, $4, $5, $6, $7)";
+
+/// Keeps what the engine gave up on.
+pub fn dead_letter(entry: &Entry<'_>, error: &str) {
+    as_engine(|| {
+        execute(
+            DEAD_LETTER,
+            &[
+                Arg::timestamp(clock::now()),
+                entry.run_id.into(),
+                entry.event_id.into(),
+                entry.automation_id.into(),
+                entry.owner.into(),
+                entry.code.into(),
+                Arg::json(error),
+            ],
+        )
+    });
+}

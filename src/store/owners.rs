@@ -1,0 +1,94 @@
+//! Whether a role may run automations here, now.
+use pgrx::pg_sys;
+
+use super::log::{self, Entry};
+use crate::gucs;
+use crate::pg::engine_sql::{query, query_one};
+use crate::pg::identity::as_engine;
+
+const LOOK: &str = "
+    SELECT r.rolname::text, r.rolcanlogin, r.rolsuper, r.rolvaliduntil < pg_catalog.clock_timestamp(),
+           pg_catalog.has_database_privilege(r.oid, d.oid, 'CONNECT')
+      FROM pg_catalog.pg_authid AS r, pg_catalog.pg_database AS d
+     WHERE r.oid = $1
+       AND d.datname = pg_catalog.current_database()";
+
+/// Why this role's automations cannot run; None if they can.
+pub fn refusal(owner: pg_sys::Oid) -> Option<String> {
+    let row = as_engine(|| {
+        query_one(LOOK, &[owner.into()], |row| {
+            let flag = |column| row.bool(column).unwrap_or_default();
+            (row.text(1).unwrap_or_default(), flag(2), flag(3), flag(4), flag(5))
+        })
+    });
+    let Some((name, can_login, superuser, expired, can_connect)) = row else {
+        return Some(format!("role {} does not exist any more", owner.to_u32()));
+    };
+    if superuser && !gucs::allow_superuser_automations() {
+        Some(format!("role \"{name}\" is a superuser and automation_engine.allow_superuser_automations is off"))
+    } else if !can_login {
+        Some(format!("role \"{name}\" is not permitted to log in"))
+    } else if expired {
+        Some(format!("role \"{name}\" has expired"))
+    } else if !can_connect {
+        Some(format!("role \"{name}\" may not connect to this database"))
+    } else {
+        None
+    }
+}
+
+const LAST: &str = "
+    SELECT l.message
+      FROM automation_internal.log AS l
+     WHERE l.owner = $1
+       AND l.code = 'owner_refused'
+     ORDER BY l.id DESC
+     LIMIT 1";
+
+/// Says in the log why an owner's work does not run, once per reason.
+pub fn log_refusal(owner: pg_sys::Oid, reason: &str) {
+    let last = as_engine(|| query(LAST, &[owner.into()], |row| row.text(1))).into_iter().flatten().next();
+    if last.as_deref() != Some(reason) {
+        log::error(&Entry { code: "owner_refused", owner: Some(owner), message: reason, ..Default::default() });
+    }
+}
+
+const RETIRE: &str = "
+    UPDATE automation_internal.automation AS a
+       SET status = 'paused',
+           paused_at = pg_catalog.now(),
+           disabled_by = 'system',
+           disable_details = pg_catalog.jsonb_build_object('reason', 'owner_dropped', 'owner', a.owner_name,
+                                                           'disabled_at', pg_catalog.now())
+     WHERE a.status = 'active'
+       AND NOT EXISTS (SELECT FROM pg_catalog.pg_authid AS r WHERE r.oid = a.owner AND r.rolname = a.owner_name)
+ RETURNING a.id";
+const CANCEL: &str = "
+    WITH gone AS (
+        DELETE FROM automation_internal.dispatch AS d
+         WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_authid AS r WHERE r.oid = d.owner)
+     RETURNING d.*)
+    INSERT INTO automation_internal.run_history
+           (id, event_id, event_at, started_at, ended_at, owner, automation_id, version_id, trigger_no, attempt, depth,
+            status, ended_reason)
+    SELECT g.run_id, g.event_id, g.event_at, pg_catalog.now(), pg_catalog.now(), g.owner, g.automation_id, g.version_id,
+           g.trigger_no, g.attempt, 0, 'cancelled', 'owner_dropped'
+      FROM gone AS g";
+
+/// Pauses the automations of roles that are gone (a new role of the same name is not the same owner, and neither is one
+/// that was renamed) and cancels what they had queued.
+pub fn retire_dropped() {
+    let retired = as_engine(|| query(RETIRE, &[], |row| row.int4(1)));
+    if !retired.is_empty() {
+        super::automations::note_change();
+    }
+    for id in retired {
+        log::error(&Entry {
+            code: "owner_dropped",
+            automation_id: id,
+            message: "automation paused: its owner does not exist any more",
+            ..Default::default()
+        });
+    }
+    as_engine(|| crate::pg::engine_sql::execute(CANCEL, &[]));
+}

@@ -1,0 +1,213 @@
+//! The conductor: one per database. Routes events, sees to it that every owner with work has an executor, keeps house.
+//! Sleeps on its latch; without a hint it compares one counter in shared memory once a second and queries nothing.
+#![allow(unsafe_code)]
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+
+use super::pool::Pool;
+use super::registration;
+use super::txn::in_transaction;
+use crate::pg::{clock, names, settings};
+use crate::router::{self, Routed};
+use crate::shmem::{self, DatabaseSlot, STATE_ABSENT, STATE_UNKNOWN, shared};
+use crate::{gucs, janitor, store};
+
+/// How often a missed hint is looked for.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+/// How soon to try again while another session holds the cursor.
+const CONTENDED: Duration = Duration::from_millis(20);
+
+unsafe extern "C-unwind" fn on_exit(_code: i32, _argument: pg_sys::Datum) {
+    let database = shmem::my_database();
+    for executor in shared().executors_of(database) {
+        executor.stop.store(true, Ordering::Release);
+        executor.wake();
+    }
+    if let Some(slot) = shared().database(database) {
+        if slot.state.load(Ordering::Acquire) != STATE_ABSENT {
+            slot.leave_conductor(STATE_UNKNOWN);
+        }
+    }
+    shared().wake_launcher();
+}
+
+/// Entry point of a conductor; the argument is the database's oid.
+#[unsafe(no_mangle)]
+#[pg_guard]
+pub extern "C-unwind" fn automation_conductor_main(argument: pg_sys::Datum) {
+    registration::attend_signals();
+    let database = pg_sys::Oid::from(argument.value() as u32);
+    // SAFETY: a worker that logs in as the bootstrap superuser.
+    unsafe { pg_sys::BackgroundWorkerInitializeConnectionByOid(database, pg_sys::InvalidOid, 0) };
+    let Some(slot) = shared().database_or_new(database) else { registration::exit(1) };
+    let ready = in_transaction(|| {
+        registration::set_application_name(&format!(
+            "automation_engine conductor ({})",
+            registration::database_name(database)
+        ));
+        // A routed batch that a crash loses is routed again; the executor's own commit flushes what it built on.
+        settings::set_session(c"synchronous_commit", c"off");
+        settings::set_session(c"search_path", c"pg_catalog, pg_temp");
+        names::extension_installed() && janitor::version_matches()
+    });
+    match ready {
+        Ok(true) => {}
+        Ok(false) => {
+            slot.leave_conductor(STATE_ABSENT);
+            shared().wake_launcher();
+            registration::exit(0);
+        }
+        Err(failure) => {
+            warning!("automation_engine conductor: {}", failure.error().message);
+            registration::exit(1);
+        }
+    }
+    slot.become_conductor(clock::now());
+    registration::at_exit(on_exit, 0);
+    Conductor::new(database, slot).work()
+}
+
+struct Conductor {
+    database: pg_sys::Oid,
+    slot: &'static DatabaseSlot,
+    pool: Pool,
+    completed: u64,
+    heartbeat_at: i64,
+    keep_house_at: i64,
+    failures: u32,
+}
+
+/// What to do after a turn.
+enum Next {
+    Again,
+    Wait(Duration),
+    Leave,
+}
+
+impl Conductor {
+    fn new(database: pg_sys::Oid, slot: &'static DatabaseSlot) -> Self {
+        slot.events_pending.store(true, Ordering::Release);
+        let pool = Pool::new(database);
+        Conductor { database, slot, pool, completed: 0, heartbeat_at: 0, keep_house_at: 0, failures: 0 }
+    }
+
+    fn work(&mut self) -> ! {
+        loop {
+            if self.slot.is_quiesced() || self.slot.stopped.load(Ordering::Acquire) {
+                self.pool.stop_all();
+                registration::exit(0);
+            }
+            match self.turn() {
+                Next::Again => registration::wait(Duration::ZERO),
+                Next::Wait(timeout) => registration::wait(timeout),
+                Next::Leave => {
+                    self.slot.leave_conductor(STATE_ABSENT);
+                    self.pool.stop_all();
+                    registration::exit(0);
+                }
+            }
+        }
+    }
+
+    fn turn(&mut self) -> Next {
+        if !gucs::enabled() {
+            self.pool.stop_all();
+            self.slot.events_pending.store(true, Ordering::Release);
+            return Next::Wait(HEARTBEAT);
+        }
+        let now = clock::now();
+        let hinted = self.slot.events_pending.swap(false, Ordering::AcqRel);
+        let heartbeat = now - self.heartbeat_at >= HEARTBEAT.as_micros() as i64;
+        if heartbeat {
+            self.heartbeat_at = now;
+        }
+        let moved = heartbeat && shmem::completed_transactions() != self.completed;
+        if !hinted && !moved {
+            let pool_wait = self.pool.attend(now);
+            return Next::Wait(pool_wait.map_or(HEARTBEAT, |wait| wait.min(HEARTBEAT)));
+        }
+        self.completed = shmem::completed_transactions();
+        let outcome = in_transaction(|| self.look(hinted, now));
+        self.slot.turns.fetch_add(1, Ordering::AcqRel);
+        match outcome {
+            Ok(Look::Gone) => Next::Leave,
+            Ok(Look::Nothing) => {
+                self.failures = 0;
+                self.after_look(now, HEARTBEAT)
+            }
+            Ok(Look::Busy) => {
+                self.slot.events_pending.store(true, Ordering::Release);
+                self.after_look(now, CONTENDED)
+            }
+            Ok(Look::Routed { events, dispatches, owners, more }) => {
+                self.failures = 0;
+                self.slot.routed_events.fetch_add(events as i64, Ordering::AcqRel);
+                self.slot.routed_dispatches.fetch_add(dispatches as i64, Ordering::AcqRel);
+                self.pool.work_for(&owners, dispatches, now);
+                if more {
+                    self.slot.events_pending.store(true, Ordering::Release);
+                    self.pool.attend(now);
+                    return Next::Again;
+                }
+                self.after_look(now, HEARTBEAT)
+            }
+            Err(failure) => self.failed(&failure.error().message, now),
+        }
+    }
+
+    fn after_look(&mut self, now: i64, wait: Duration) -> Next {
+        // What we committed ourselves is no news.
+        let pool_wait = self.pool.attend(now);
+        Next::Wait(pool_wait.map_or(wait, |pool| pool.min(wait)))
+    }
+
+    fn look(&mut self, hinted: bool, now: i64) -> Look {
+        if !names::extension_installed() {
+            return Look::Gone;
+        }
+        if self.slot.careful_below.load(Ordering::Acquire) == 0 {
+            self.slot.careful_below.store(store::dispatches::last_id() + 1, Ordering::Release);
+            let owners = store::dispatches::owners();
+            self.pool.work_for(&owners, usize::MAX, now);
+        }
+        if now >= self.keep_house_at {
+            self.keep_house_at = now + janitor::INTERVAL;
+            janitor::keep_house();
+        }
+        if !hinted && !router::anything_new() {
+            return Look::Nothing;
+        }
+        // A batch that failed is tried again event by event, so that one bad event does not hold up the rest.
+        let limit = if self.failures > 0 { 1 } else { gucs::route_batch_size() };
+        match router::route(limit) {
+            Routed::Busy => Look::Busy,
+            Routed::Events { events, dispatches, more, owners } => Look::Routed { events, dispatches, more, owners },
+        }
+    }
+
+    fn failed(&mut self, message: &str, now: i64) -> Next {
+        self.failures += 1;
+        self.slot.errors.fetch_add(1, Ordering::AcqRel);
+        self.slot.events_pending.store(true, Ordering::Release);
+        warning!("automation_engine conductor ({}): {message}", self.database.to_u32());
+        if self.failures >= 5 {
+            let message = message.to_owned();
+            if in_transaction(|| router::set_aside_next_event(&message)).is_ok() {
+                self.failures = 0;
+            }
+        }
+        let backoff = Duration::from_millis(50 << self.failures.min(6));
+        self.pool.attend(now);
+        Next::Wait(backoff)
+    }
+}
+
+enum Look {
+    Gone,
+    Nothing,
+    Busy,
+    Routed { events: usize, dispatches: usize, more: bool, owners: Vec<pg_sys::Oid> },
+}

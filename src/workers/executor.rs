@@ -1,0 +1,187 @@
+//! An executor: logged in as one owner for its whole life, runs that owner's automations batch by batch.
+#![allow(unsafe_code)]
+use std::sync::atomic::Ordering;
+
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+
+use super::registration;
+use super::txn::{Failure, in_transaction};
+use crate::executor::{self, Claimer, Turn};
+use crate::pg::{clock, names};
+use crate::shmem::{self, DatabaseSlot, ExecutorSlot, shared};
+use crate::{failpoint::failpoint, gucs, store};
+
+/// A batch that takes longer than this is followed by smaller ones.
+const SLOW_BATCH: i64 = 40_000;
+/// A batch that takes less than this is followed by larger ones.
+const QUICK_BATCH: i64 = 10_000;
+
+unsafe extern "C-unwind" fn on_exit(_code: i32, argument: pg_sys::Datum) {
+    shared().executors[argument.value()].release();
+    if let Some(slot) = shared().database(shmem::my_database()) {
+        slot.wake_conductor();
+    }
+}
+
+/// Entry point of an executor; the argument is its place in shared memory.
+#[unsafe(no_mangle)]
+#[pg_guard]
+pub extern "C-unwind" fn automation_executor_main(argument: pg_sys::Datum) {
+    registration::attend_signals();
+    let place = argument.value();
+    let slot = &shared().executors[place];
+    let database = pg_sys::Oid::from(slot.database.load(Ordering::Acquire));
+    let owner = pg_sys::Oid::from(slot.owner.load(Ordering::Acquire));
+    if database == pg_sys::InvalidOid || owner == pg_sys::InvalidOid {
+        registration::exit(0);
+    }
+    // SAFETY: a worker that logs in as the owner; refused like any session of that role would be.
+    unsafe { pg_sys::BackgroundWorkerInitializeConnectionByOid(database, owner, 0) };
+    slot.occupy(clock::now());
+    registration::at_exit(on_exit, place);
+    let named = in_transaction(|| {
+        registration::set_application_name(&format!(
+            "automation_engine executor ({})",
+            registration::database_name(database)
+        ));
+    });
+    let Some(home) = shared().database(database).filter(|_| named.is_ok()) else { registration::exit(1) };
+    let limit = gucs::batch_size().min(10);
+    let careful = (gucs::executors() as i64 * gucs::batch_size()).max(1);
+    Executor { slot, home, claimer: Claimer::new(owner, true), limit, careful, failures: 0 }.work()
+}
+
+struct Executor {
+    slot: &'static ExecutorSlot,
+    home: &'static DatabaseSlot,
+    claimer: Claimer,
+    /// Size of the next batch.
+    limit: i64,
+    /// How many dispatches from before the server's start are still tried one by one.
+    careful: i64,
+    failures: u32,
+}
+
+impl Executor {
+    fn work(&mut self) -> ! {
+        let mut idle_since = clock::now();
+        loop {
+            if self.slot.stop.load(Ordering::Acquire) || !gucs::enabled() {
+                registration::exit(0);
+            }
+            let began = clock::now();
+            self.slot.busy_since.store(began, Ordering::Release);
+            let more = self.turn(began);
+            self.slot.busy_since.store(0, Ordering::Release);
+            let idle_limit = gucs::executor_idle_timeout();
+            let idle = (clock::now() - idle_since).max(0) as u128;
+            match more {
+                Some(true) => {
+                    idle_since = clock::now();
+                    registration::wait(std::time::Duration::ZERO);
+                }
+                Some(false) if idle >= idle_limit.as_micros() => registration::exit(0),
+                Some(false) => registration::wait(idle_limit),
+                None => registration::wait(std::time::Duration::from_millis(20 << self.failures.min(6))),
+            }
+        }
+    }
+
+    /// One batch. Some(true) if there may be more at once, None after a failure.
+    fn turn(&mut self, began: i64) -> Option<bool> {
+        if self.careful > 0 && !self.prepare_carefully() {
+            self.careful = 0;
+        }
+        let limit = if self.careful > 0 { 1 } else { self.limit };
+        let claimer = &mut self.claimer;
+        let outcome = in_transaction(|| {
+            names::extension_installed().then(|| {
+                let turn = executor::turn(claimer, limit);
+                failpoint("before_commit");
+                turn
+            })
+        });
+        failpoint("after_commit");
+        match outcome {
+            Ok(None) => registration::exit(0),
+            Ok(Some(turn)) => {
+                self.claimer.committed();
+                self.failures = 0;
+                self.account(&turn, clock::now() - began, limit);
+                if self.careful > 0 {
+                    self.careful -= turn.runs as i64;
+                }
+                if turn.blocked && turn.runs == 0 {
+                    // Everything left waits for runs that other executors have in hand.
+                    registration::wait(std::time::Duration::from_millis(5));
+                }
+                Some(turn.runs > 0 || turn.more || turn.blocked)
+            }
+            Err(failure) => {
+                self.claimer.aborted();
+                self.failed(&failure, limit)
+            }
+        }
+    }
+
+    fn account(&mut self, turn: &Turn, took: i64, limit: i64) {
+        self.slot.runs.fetch_add(turn.runs as i64, Ordering::AcqRel);
+        self.slot.failed_runs.fetch_add(turn.failed as i64, Ordering::AcqRel);
+        if turn.runs == 0 {
+            return;
+        }
+        self.slot.batches.fetch_add(1, Ordering::AcqRel);
+        let each = took / turn.runs as i64;
+        self.limit = if took > SLOW_BATCH {
+            (QUICK_BATCH / each.max(1)).clamp(1, limit)
+        } else if took < QUICK_BATCH && turn.runs as i64 == limit {
+            (limit * 2).min(gucs::batch_size())
+        } else {
+            limit.min(gucs::batch_size())
+        };
+    }
+
+    /// Before a dispatch that the last crash may have been about is run, the attempt is committed, so that a step that
+    /// takes the server down is found out. False when none is left.
+    fn prepare_carefully(&mut self) -> bool {
+        let below = self.home.careful_below.load(Ordering::Acquire);
+        let owner = self.claimer.owner;
+        let head = in_transaction(|| {
+            if !names::extension_installed() {
+                return None;
+            }
+            let head = store::dispatches::claim(owner, 0, 1).into_iter().next().filter(|head| head.id < below)?;
+            store::dispatches::count_attempt(owner, head.id);
+            Some(head.id)
+        });
+        failpoint("attempt_counted");
+        matches!(head, Ok(Some(_)))
+    }
+
+    fn failed(&mut self, failure: &Failure, limit: i64) -> Option<bool> {
+        let error = failure.error();
+        if limit > 1 {
+            // One of them spoils the commit of all: find out which.
+            self.limit = 1;
+            return Some(true);
+        }
+        let claimer = &self.claimer;
+        let head = in_transaction(|| store::dispatches::claim(claimer.owner, 0, 1).first().map(|head| head.id));
+        match (failure, head) {
+            (Failure::Commit(error), Ok(Some(head))) if !error.is_transient() => {
+                let written = in_transaction(|| {
+                    store::dispatches::claim(claimer.owner, head, 1);
+                    executor::fail(claimer, head, error);
+                });
+                if written.is_ok() {
+                    return Some(true);
+                }
+            }
+            _ => {}
+        }
+        self.failures += 1;
+        warning!("automation_engine executor: {} ({})", error.message, error.sqlstate);
+        None
+    }
+}

@@ -1,0 +1,203 @@
+//! The launcher: one per cluster. Looks which databases there are and keeps a conductor running for each that has the
+//! extension. Level-triggered: every look compares what should run with what does.
+#![allow(unsafe_code)]
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+
+use super::registration::{self, Handle, Process};
+use super::txn::in_transaction;
+use crate::pg::clock;
+use crate::shmem::{self, DatabaseSlot, STATE_ABSENT, STATE_PRESENT, STATE_STARTING, STATE_UNKNOWN, shared};
+
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+const RETRY: Duration = Duration::from_secs(1);
+const SECOND: i64 = 1_000_000;
+
+pub const PROCESS: Process<'static> = Process {
+    name: "automation_engine launcher",
+    kind: c"automation_engine launcher",
+    function: c"automation_launcher_main",
+    argument: 0,
+    restart_after: Some(1),
+    needs_database: false,
+};
+
+/// Makes the launcher look at a database that may have got or lost the extension.
+pub fn expect(database: pg_sys::Oid) {
+    if let Some(slot) = shared().database_or_new(database) {
+        if slot.state.load(Ordering::Acquire) == STATE_ABSENT {
+            slot.state.store(STATE_UNKNOWN, Ordering::Release);
+        }
+        slot.retry_at.store(0, Ordering::Release);
+        slot.stopped.store(false, Ordering::Release);
+        slot.announce_events();
+    }
+    shared().wake_launcher();
+}
+
+unsafe extern "C-unwind" fn on_exit(_code: i32, _argument: pg_sys::Datum) {
+    shared().leave_launcher();
+}
+
+/// Entry point of the launcher.
+#[unsafe(no_mangle)]
+#[pg_guard]
+pub extern "C-unwind" fn automation_launcher_main(_argument: pg_sys::Datum) {
+    registration::attend_signals();
+    if registration::in_binary_upgrade() {
+        registration::exit(0);
+    }
+    // SAFETY: a worker without a database: shared catalogs only.
+    unsafe { pg_sys::BackgroundWorkerInitializeConnection(std::ptr::null(), std::ptr::null(), 0) };
+    registration::set_application_name("automation_engine launcher");
+    shared().become_launcher();
+    registration::at_exit(on_exit, 0);
+    Launcher { handles: HashMap::new(), seen: None, looked_at: 0 }.work()
+}
+
+struct Launcher {
+    handles: HashMap<u32, Handle>,
+    /// (wishes, completed transactions) at the last look.
+    seen: Option<(u64, u64)>,
+    looked_at: i64,
+}
+
+impl Launcher {
+    fn work(&mut self) -> ! {
+        loop {
+            let wait = self.turn();
+            registration::wait(wait);
+        }
+    }
+
+    fn turn(&mut self) -> Duration {
+        let now = clock::now();
+        let (wanted, completed) =
+            (shared().launcher_wanted.load(Ordering::Acquire), shmem::completed_transactions());
+        let due = match self.seen {
+            None => true,
+            Some((wishes, transactions)) => {
+                wishes != wanted || (transactions != completed && now - self.looked_at >= 10 * SECOND)
+            }
+        };
+        if due {
+            match in_transaction(databases) {
+                Ok(databases) => {
+                    forget_dropped(&databases);
+                    for database in databases {
+                        shared().database_or_new(database);
+                    }
+                    self.seen = Some((wanted, completed));
+                    self.looked_at = now;
+                }
+                Err(failure) => warning!("automation_engine launcher: {}", failure.error().message),
+            }
+        }
+        let mut wait = LOOK_EVERY;
+        for slot in &shared().databases {
+            if slot.database.load(Ordering::Acquire) != 0 && self.attend(slot, now) {
+                wait = RETRY;
+            }
+        }
+        wait
+    }
+
+    /// Brings one database to where it should be. True if it must be looked at again soon.
+    fn attend(&mut self, slot: &DatabaseSlot, now: i64) -> bool {
+        let database = slot.database.load(Ordering::Acquire);
+        if self.handles.get(&database).is_some_and(|handle| handle.has_ended()) {
+            if let Some(handle) = self.handles.remove(&database) {
+                handle.free();
+            }
+            if slot.state.load(Ordering::Acquire) == STATE_STARTING {
+                // It ended before it could say anything: the database refuses connections, or is going away.
+                let failures = slot.failures.fetch_add(1, Ordering::AcqRel).min(5);
+                slot.retry_at.store(now + (SECOND << failures), Ordering::Release);
+                slot.leave_conductor(STATE_UNKNOWN);
+                shared().launcher_wanted.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+        let holder = slot.quiesced_by.load(Ordering::Acquire);
+        if holder != 0 {
+            if registration::is_alive(holder) {
+                return true;
+            }
+            slot.quiesced_by.store(0, Ordering::Release);
+        }
+        match slot.state.load(Ordering::Acquire) {
+            STATE_PRESENT if !registration::is_alive(slot.conductor_pid.load(Ordering::Acquire)) => {
+                slot.leave_conductor(STATE_UNKNOWN);
+            }
+            // Registered by a launcher that is gone; that conductor reports itself, or has ended.
+            STATE_STARTING if !self.handles.contains_key(&database) => slot.leave_conductor(STATE_UNKNOWN),
+            STATE_STARTING => return true,
+            _ => {}
+        }
+        if slot.state.load(Ordering::Acquire) != STATE_UNKNOWN || slot.stopped.load(Ordering::Acquire) {
+            return false;
+        }
+        if slot.retry_at.load(Ordering::Acquire) > now {
+            return true;
+        }
+        slot.state.store(STATE_STARTING, Ordering::Release);
+        let process = Process {
+            name: "automation_engine conductor",
+            kind: c"automation_engine conductor",
+            function: c"automation_conductor_main",
+            argument: database as usize,
+            restart_after: None,
+            needs_database: true,
+        };
+        match registration::start(&process) {
+            Some(handle) => {
+                slot.out_of_workers.store(false, Ordering::Release);
+                if let Some(old) = self.handles.insert(database, handle) {
+                    old.free();
+                }
+            }
+            None => {
+                slot.state.store(STATE_UNKNOWN, Ordering::Release);
+                slot.out_of_workers.store(true, Ordering::Release);
+                slot.retry_at.store(now + SECOND, Ordering::Release);
+            }
+        }
+        true
+    }
+}
+
+/// Frees the slots of databases that are gone.
+fn forget_dropped(databases: &[pg_sys::Oid]) {
+    for slot in &shared().databases {
+        let oid = slot.database.load(Ordering::Acquire);
+        if oid != 0 && !databases.iter().any(|database| database.to_u32() == oid) {
+            slot.free();
+        }
+    }
+}
+
+/// Databases that can be connected to and are no templates.
+fn databases() -> Vec<pg_sys::Oid> {
+    let mut found = Vec::new();
+    // SAFETY: a plain scan of a shared catalog inside a transaction.
+    unsafe {
+        let relation = pg_sys::table_open(pg_sys::DatabaseRelationId, pg_sys::AccessShareLock as i32);
+        let scan = pg_sys::table_beginscan_catalog(relation, 0, std::ptr::null_mut());
+        loop {
+            let tuple = pg_sys::heap_getnext(scan, pg_sys::ScanDirection::ForwardScanDirection);
+            if tuple.is_null() {
+                break;
+            }
+            let database = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_database>();
+            if (*database).datallowconn && !(*database).datistemplate {
+                found.push((*database).oid);
+            }
+        }
+        pg_sys::heap_endscan(scan);
+        pg_sys::table_close(relation, pg_sys::AccessShareLock as i32);
+    }
+    found
+}

@@ -1,0 +1,9 @@
+//! Processes: who is started when, and how they wake each other.
+pub mod conductor;
+pub mod executor;
+pub mod launcher;
+pub mod pool;
+pub mod quiesce;
+pub mod registration;
+pub mod txn;
+pub mod wake;

@@ -1,0 +1,209 @@
+//! The executors of one database: every owner with work gets one, busy owners get more, within the limit; when there
+//! are more owners than executors, the ones that have had their turn make room.
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use pgrx::pg_sys;
+
+use super::registration::{self, Handle, Process};
+use super::txn::in_transaction;
+use crate::gucs;
+use crate::pg::clock;
+use crate::shmem::{ExecutorSlot, shared};
+use crate::store::{dispatches, owners};
+
+/// How long all executors of an owner may be busy before it gets another.
+const PATIENCE: i64 = 20_000;
+/// How often an owner that cannot log in is looked at again.
+const REFUSED_WAIT: i64 = 2_000_000;
+
+pub struct Pool {
+    database: pg_sys::Oid,
+    handles: HashMap<usize, Handle>,
+    /// Owners with work for which nobody idle was found, and when to look at them again.
+    waiting: HashMap<u32, i64>,
+}
+
+impl Pool {
+    pub fn new(database: pg_sys::Oid) -> Self {
+        Pool { database, handles: HashMap::new(), waiting: HashMap::new() }
+    }
+
+    fn of(&self, owner: u32) -> impl Iterator<Item = &'static ExecutorSlot> {
+        shared().executors_of(self.database).filter(move |slot| slot.owner.load(Ordering::Acquire) == owner)
+    }
+
+    /// There is work for these owners: wake their executors, or note that they need one.
+    pub fn work_for(&mut self, owners: &[pg_sys::Oid], dispatches: usize, now: i64) {
+        for owner in owners {
+            let owner = owner.to_u32();
+            let enough = dispatches <= gucs::batch_size() as usize;
+            let mut idle = false;
+            for slot in self.of(owner) {
+                // Also a busy one: it may be about to sleep, having looked before our commit.
+                slot.wake();
+                idle |= slot.pid.load(Ordering::Acquire) != 0 && slot.busy_since.load(Ordering::Acquire) == 0;
+                if idle && enough {
+                    break;
+                }
+            }
+            if !idle || !enough {
+                self.waiting.entry(owner).or_insert(now);
+            }
+        }
+    }
+
+    /// Starts and stops executors as needed. Returns how soon to look again, None if nothing is pending.
+    pub fn attend(&mut self, now: i64) -> Option<Duration> {
+        self.reap();
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let due: Vec<u32> = self.waiting.iter().filter(|(_, at)| **at <= now).map(|(owner, _)| *owner).collect();
+        for owner in due {
+            match self.attend_owner(owner, now) {
+                Some(again) => {
+                    self.waiting.insert(owner, again);
+                }
+                None => {
+                    self.waiting.remove(&owner);
+                }
+            }
+        }
+        let next = self.waiting.values().min()?;
+        Some(Duration::from_micros((next - now).clamp(1_000, 1_000_000) as u64))
+    }
+
+    /// None if the owner is served; otherwise when to look again.
+    fn attend_owner(&mut self, owner: u32, now: i64) -> Option<i64> {
+        let slots: Vec<&ExecutorSlot> = self.of(owner).collect();
+        let idle = slots.iter().any(|slot| {
+            slot.pid.load(Ordering::Acquire) != 0 && slot.busy_since.load(Ordering::Acquire) == 0
+        });
+        let starting = slots.iter().any(|slot| slot.pid.load(Ordering::Acquire) == 0);
+        if starting {
+            return Some(now + PATIENCE);
+        }
+        let oid = pg_sys::Oid::from(owner);
+        if !slots.is_empty() {
+            let patient = slots.iter().any(|slot| now - slot.busy_since.load(Ordering::Acquire) < PATIENCE);
+            if !idle && patient {
+                return Some(now + PATIENCE);
+            }
+            let queued = in_transaction(|| dispatches::queued(oid, slots.len() as i64 + 1)).unwrap_or(0);
+            if queued == 0 {
+                return None;
+            }
+            if idle {
+                // Work is there and somebody is free: it was woken, and will take it.
+                slots.iter().for_each(|slot| slot.wake());
+                return Some(now + PATIENCE);
+            }
+            if queued <= slots.len() as i64 {
+                return Some(now + 5 * PATIENCE);
+            }
+        }
+        let refusal = in_transaction(|| owners::refusal(oid)).unwrap_or(None);
+        if let Some(refusal) = refusal {
+            let known = in_transaction(|| owners::log_refusal(oid, &refusal));
+            drop(known);
+            return Some(now + REFUSED_WAIT);
+        }
+        self.start(oid, slots.len(), now)
+    }
+
+    fn start(&mut self, owner: pg_sys::Oid, has: usize, now: i64) -> Option<i64> {
+        let running = shared().executors_of(self.database).count();
+        if running >= gucs::executors() {
+            if has == 0 {
+                self.make_room(owner.to_u32());
+            }
+            return Some(now + PATIENCE);
+        }
+        let Some(place) = shared().reserve_executor(self.database, owner, now) else { return Some(now + PATIENCE) };
+        let process = Process {
+            name: "automation_engine executor",
+            kind: c"automation_engine executor",
+            function: c"automation_executor_main",
+            argument: place,
+            restart_after: None,
+            needs_database: true,
+        };
+        let database = shared().database(self.database);
+        match registration::start(&process) {
+            Some(handle) => {
+                if let Some(slot) = database {
+                    slot.out_of_workers.store(false, Ordering::Release);
+                }
+                self.handles.insert(place, handle);
+                Some(now + PATIENCE)
+            }
+            None => {
+                shared().executors[place].release();
+                if let Some(slot) = database {
+                    slot.out_of_workers.store(true, Ordering::Release);
+                }
+                // With at least one executor the owner is served, if slowly.
+                Some(now + if has > 0 { 50 * PATIENCE } else { 500_000 })
+            }
+        }
+    }
+
+    /// Asks an executor of another owner to leave after its batch: an idle one, else one of the owner that has most,
+    /// else the one that has been at it longest.
+    fn make_room(&self, for_owner: u32) {
+        let others: Vec<&ExecutorSlot> = shared()
+            .executors_of(self.database)
+            .filter(|slot| slot.owner.load(Ordering::Acquire) != for_owner && !slot.stop.load(Ordering::Acquire))
+            .collect();
+        if shared().executors_of(self.database).any(|slot| slot.stop.load(Ordering::Acquire)) {
+            return;
+        }
+        let share = |slot: &ExecutorSlot| {
+            let owner = slot.owner.load(Ordering::Acquire);
+            others.iter().filter(|other| other.owner.load(Ordering::Acquire) == owner).count()
+        };
+        let victim = others.iter().max_by_key(|slot| {
+            let idle = slot.busy_since.load(Ordering::Acquire) == 0;
+            (idle, share(slot), -slot.started_at.load(Ordering::Acquire))
+        });
+        if let Some(victim) = victim {
+            victim.stop.store(true, Ordering::Release);
+            victim.wake();
+        }
+    }
+
+    /// Frees the slots of executors that have ended, also of those that never came up.
+    fn reap(&mut self) {
+        let ended: Vec<usize> =
+            self.handles.iter().filter(|(_, handle)| handle.has_ended()).map(|(place, _)| *place).collect();
+        for place in ended {
+            if let Some(handle) = self.handles.remove(&place) {
+                handle.free();
+            }
+            let slot = &shared().executors[place];
+            let owner = slot.owner.load(Ordering::Acquire);
+            if slot.database.load(Ordering::Acquire) == self.database.to_u32() {
+                slot.release();
+            }
+            if owner != 0 {
+                // It may have left work behind.
+                self.waiting.entry(owner).or_insert(clock::now());
+            }
+        }
+    }
+
+    /// Ends all executors, also in the middle of a step.
+    pub fn stop_all(&mut self) {
+        for slot in shared().executors_of(self.database) {
+            slot.stop.store(true, Ordering::Release);
+            slot.wake();
+        }
+        for handle in self.handles.values() {
+            handle.terminate();
+        }
+        self.handles.clear();
+        self.waiting.clear();
+    }
+}

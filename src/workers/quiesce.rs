@@ -1,0 +1,218 @@
+//! Making way for commands that need a database, or our tables, to themselves: DROP DATABASE, ALTER DATABASE RENAME,
+//! CREATE DATABASE TEMPLATE, DROP EXTENSION, ALTER EXTENSION UPDATE. The session that runs one asks the workers of that
+//! database to leave, waits until they have, and lets them return when its transaction ends.
+#![allow(unsafe_code)]
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::sync::atomic::Ordering;
+
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+
+use crate::shmem::{STATE_ABSENT, STATE_UNKNOWN, shared};
+
+/// Most milliseconds to wait for workers to leave; then the command goes on and reports what it finds.
+const PATIENCE_MS: i64 = 10_000;
+
+static mut PREVIOUS: pg_sys::ProcessUtility_hook_type = None;
+
+thread_local! {
+    /// Databases this session holds.
+    static HELD: Cell<Vec<u32>> = const { Cell::new(Vec::new()) };
+    static REGISTERED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Called from _PG_init.
+pub fn install_hook() {
+    // SAFETY: hooks are chained when the library is loaded.
+    unsafe {
+        PREVIOUS = pg_sys::ProcessUtility_hook;
+        pg_sys::ProcessUtility_hook = Some(process_utility);
+    }
+}
+
+#[pg_guard]
+#[allow(clippy::too_many_arguments)]
+unsafe extern "C-unwind" fn process_utility(
+    statement: *mut pg_sys::PlannedStmt,
+    query: *const std::ffi::c_char,
+    read_only_tree: bool,
+    context: pg_sys::ProcessUtilityContext::Type,
+    params: pg_sys::ParamListInfo,
+    environment: *mut pg_sys::QueryEnvironment,
+    destination: *mut pg_sys::DestReceiver,
+    completion: *mut pg_sys::QueryCompletion,
+) {
+    // SAFETY: the arguments are passed on as they came.
+    unsafe {
+        if let Some(database) = database_needed((*statement).utilityStmt) {
+            hold(database);
+        }
+        match PREVIOUS {
+            Some(previous) => pg_sys::ffi::pg_guard_ffi_boundary(|| {
+                previous(statement, query, read_only_tree, context, params, environment, destination, completion)
+            }),
+            None => pg_sys::standard_ProcessUtility(
+                statement,
+                query,
+                read_only_tree,
+                context,
+                params,
+                environment,
+                destination,
+                completion,
+            ),
+        }
+    }
+}
+
+/// The database that the statement needs without our workers, if the caller has the right to ask for that.
+unsafe fn database_needed(statement: *mut pg_sys::Node) -> Option<pg_sys::Oid> {
+    // SAFETY: nodes are cast only after their tag was checked.
+    unsafe {
+        match (*statement).type_ {
+            pg_sys::NodeTag::T_DropdbStmt => owned((*statement.cast::<pg_sys::DropdbStmt>()).dbname),
+            pg_sys::NodeTag::T_RenameStmt => {
+                let rename = statement.cast::<pg_sys::RenameStmt>();
+                ((*rename).renameType == pg_sys::ObjectType::OBJECT_DATABASE).then(|| owned((*rename).subname)).flatten()
+            }
+            pg_sys::NodeTag::T_AlterDatabaseStmt => owned((*statement.cast::<pg_sys::AlterDatabaseStmt>()).dbname),
+            pg_sys::NodeTag::T_CreatedbStmt => template_of(statement.cast()),
+            pg_sys::NodeTag::T_DropStmt => {
+                let drop = statement.cast::<pg_sys::DropStmt>();
+                ((*drop).removeType == pg_sys::ObjectType::OBJECT_EXTENSION && names_us((*drop).objects))
+                    .then(|| my_database_if_owner())
+                    .flatten()
+            }
+            pg_sys::NodeTag::T_AlterExtensionStmt => {
+                let name = (*statement.cast::<pg_sys::AlterExtensionStmt>()).extname;
+                (CStr::from_ptr(name).to_bytes() == b"automation_engine").then(|| my_database_if_owner()).flatten()
+            }
+            _ => None,
+        }
+    }
+}
+
+unsafe fn owned(name: *const std::ffi::c_char) -> Option<pg_sys::Oid> {
+    // SAFETY: a NUL-terminated name from the parse tree; catalog look-ups.
+    unsafe {
+        if name.is_null() {
+            return None;
+        }
+        let oid = pg_sys::get_database_oid(name, true);
+        (oid != pg_sys::InvalidOid && pg_sys::pg_database_ownercheck(oid, pg_sys::GetUserId())).then_some(oid)
+    }
+}
+
+unsafe fn template_of(statement: *mut pg_sys::CreatedbStmt) -> Option<pg_sys::Oid> {
+    // SAFETY: a list of DefElem nodes.
+    unsafe {
+        pgrx::PgList::<pg_sys::DefElem>::from_pg((*statement).options)
+            .iter_ptr()
+            .find(|option| CStr::from_ptr((**option).defname).to_bytes() == b"template")
+            .and_then(|option| owned(pg_sys::defGetString(option)))
+    }
+}
+
+unsafe fn names_us(objects: *mut pg_sys::List) -> bool {
+    // SAFETY: DROP EXTENSION's list holds String nodes.
+    unsafe {
+        pgrx::PgList::<pg_sys::String>::from_pg(objects)
+            .iter_ptr()
+            .any(|name| CStr::from_ptr((*name).sval).to_bytes() == b"automation_engine")
+    }
+}
+
+unsafe fn my_database_if_owner() -> Option<pg_sys::Oid> {
+    // SAFETY: catalog look-ups.
+    unsafe {
+        let extension = pg_sys::get_extension_oid(c"automation_engine".as_ptr(), true);
+        (extension != pg_sys::InvalidOid && pg_sys::pg_extension_ownercheck(extension, pg_sys::GetUserId()))
+            .then_some(pg_sys::MyDatabaseId)
+    }
+}
+
+/// Asks the workers of a database to leave and waits until they have.
+fn hold(database: pg_sys::Oid) {
+    let Some(slot) = shared().database(database) else { return };
+    register();
+    let mut held = HELD.take();
+    if !held.contains(&database.to_u32()) {
+        held.push(database.to_u32());
+    }
+    HELD.set(held);
+    // SAFETY: reads a process global.
+    slot.quiesced_by.store(unsafe { pg_sys::MyProcPid }, Ordering::Release);
+    slot.wake_conductor();
+    for waited in 0..PATIENCE_MS / 5 {
+        let gone = slot.conductor_pid.load(Ordering::Acquire) == 0
+            && slot.state.load(Ordering::Acquire) != crate::shmem::STATE_STARTING
+            && shared().executors_of(database).next().is_none();
+        if gone {
+            return;
+        }
+        if waited % 20 == 0 {
+            slot.wake_conductor();
+            stop_executors(database);
+        }
+        sleep();
+    }
+}
+
+/// In case the conductor is gone already and cannot do it.
+fn stop_executors(database: pg_sys::Oid) {
+    for executor in shared().executors_of(database) {
+        executor.stop.store(true, Ordering::Release);
+        let pid = executor.pid.load(Ordering::Acquire);
+        if pid != 0 {
+            // SAFETY: SIGTERM to a worker of ours, as pg_terminate_backend would send it.
+            unsafe { libc::kill(pid, libc::SIGTERM) };
+        } else if executor.registered_at.load(Ordering::Acquire) < crate::pg::clock::now() - 5_000_000 {
+            executor.release();
+        }
+    }
+}
+
+fn sleep() {
+    // SAFETY: waits a little on our own latch, then serves interrupts.
+    unsafe {
+        pg_sys::WaitLatch(
+            pg_sys::MyLatch,
+            (pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH) as i32,
+            5,
+            pg_sys::PG_WAIT_EXTENSION,
+        );
+        pg_sys::ResetLatch(pg_sys::MyLatch);
+    }
+    pgrx::check_for_interrupts!();
+}
+
+fn register() {
+    if !REGISTERED.replace(true) {
+        // SAFETY: a plain function, registered once for the life of the process.
+        unsafe { pg_sys::RegisterXactCallback(Some(on_transaction_end), std::ptr::null_mut()) }
+    }
+}
+
+unsafe extern "C-unwind" fn on_transaction_end(event: pg_sys::XactEvent::Type, _argument: *mut std::ffi::c_void) {
+    let ended = matches!(
+        event,
+        pg_sys::XactEvent::XACT_EVENT_COMMIT | pg_sys::XactEvent::XACT_EVENT_ABORT | pg_sys::XactEvent::XACT_EVENT_PREPARE
+    );
+    if !ended {
+        return;
+    }
+    let held = HELD.take();
+    if held.is_empty() {
+        return;
+    }
+    for database in held {
+        if let Some(slot) = shared().database(pg_sys::Oid::from(database)) {
+            slot.quiesced_by.store(0, Ordering::Release);
+            if slot.state.load(Ordering::Acquire) == STATE_ABSENT {
+                slot.state.store(STATE_UNKNOWN, Ordering::Release);
+            }
+        }
+    }
+    shared().wake_launcher();
+}

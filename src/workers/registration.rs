@@ -1,0 +1,183 @@
+//! Registering processes with the postmaster, and what every one of them does first.
+#![allow(unsafe_code)]
+use std::ffi::CStr;
+use std::time::Duration;
+
+use pgrx::pg_sys;
+
+use crate::pg::raw::unguarded;
+use crate::shmem;
+
+/// What to start.
+pub struct Process<'a> {
+    pub name: &'a str,
+    pub kind: &'a CStr,
+    pub function: &'a CStr,
+    pub argument: usize,
+    /// Seconds until the postmaster starts it again after a crash of its own; None leaves that to us.
+    pub restart_after: Option<i32>,
+    pub needs_database: bool,
+}
+
+fn describe(process: &Process<'_>) -> pg_sys::BackgroundWorker {
+    let mut flags = pg_sys::BGWORKER_SHMEM_ACCESS as i32;
+    flags |= pg_sys::BGWORKER_BACKEND_DATABASE_CONNECTION as i32;
+    let mut worker = pg_sys::BackgroundWorker {
+        bgw_flags: flags,
+        // Not on a standby: there the process waits for promotion.
+        bgw_start_time: pg_sys::BgWorkerStartTime::BgWorkerStart_RecoveryFinished,
+        bgw_restart_time: process.restart_after.unwrap_or(-1),
+        bgw_main_arg: pg_sys::Datum::from(process.argument),
+        // SAFETY: reads a process global; 0 in the postmaster.
+        bgw_notify_pid: unsafe { pg_sys::MyProcPid },
+        ..Default::default()
+    };
+    copy(&mut worker.bgw_name, process.name.as_bytes());
+    copy(&mut worker.bgw_type, process.kind.to_bytes());
+    copy(&mut worker.bgw_library_name, b"automation_engine");
+    copy(&mut worker.bgw_function_name, process.function.to_bytes());
+    worker
+}
+
+fn copy(target: &mut [std::ffi::c_char; 96], text: &[u8]) {
+    for (slot, byte) in target.iter_mut().zip(text.iter().take(95)) {
+        *slot = *byte as std::ffi::c_char;
+    }
+}
+
+/// Registers a process while the postmaster preloads us.
+pub fn register_static(process: &Process<'_>) {
+    let mut worker = describe(process);
+    worker.bgw_notify_pid = 0;
+    // SAFETY: called from _PG_init in the postmaster.
+    unsafe { pg_sys::RegisterBackgroundWorker(&mut worker) }
+}
+
+/// A process that was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Handle(*mut pg_sys::BackgroundWorkerHandle);
+
+impl Handle {
+    /// Has it ended (or never come up)?
+    pub fn has_ended(self) -> bool {
+        let mut pid = 0;
+        // SAFETY: a handle from RegisterDynamicBackgroundWorker, kept until `free`.
+        let status = unsafe { pg_sys::GetBackgroundWorkerPid(self.0, &mut pid) };
+        status == pg_sys::BgwHandleStatus::BGWH_STOPPED || status == pg_sys::BgwHandleStatus::BGWH_POSTMASTER_DIED
+    }
+
+    pub fn terminate(self) {
+        // SAFETY: as above.
+        unsafe { pg_sys::TerminateBackgroundWorker(self.0) }
+    }
+
+    pub fn free(self) {
+        // SAFETY: the handle was palloc'd for us and is not used again.
+        unsafe { pg_sys::pfree(self.0.cast()) }
+    }
+}
+
+/// Asks the postmaster for a process. None if max_worker_processes is used up.
+pub fn start(process: &Process<'_>) -> Option<Handle> {
+    let mut worker = describe(process);
+    let mut handle = std::ptr::null_mut();
+    // SAFETY: the handle must outlive transactions, so it is allocated in the top context.
+    let started = unsafe {
+        let previous = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
+        let started = pg_sys::RegisterDynamicBackgroundWorker(&mut worker, &mut handle);
+        pg_sys::MemoryContextSwitchTo(previous);
+        started
+    };
+    started.then_some(Handle(handle))
+}
+
+/// Signals: SIGTERM is answered at once, SIGHUP is noted for the loop.
+pub fn attend_signals() {
+    // SAFETY: a worker at its start, before signals are unblocked.
+    unsafe {
+        pg_sys::pqsignal(pg_sys::SIGTERM as i32, Some(unguarded::die));
+        pg_sys::pqsignal(pg_sys::SIGHUP as i32, Some(unguarded::SignalHandlerForConfigReload));
+        pg_sys::BackgroundWorkerUnblockSignals();
+    }
+}
+
+/// Shows what this process is in pg_stat_activity. Names and ids only, never SQL or values.
+pub fn set_application_name(name: &str) {
+    let Ok(text) = std::ffi::CString::new(name) else { return };
+    // SAFETY: NUL-terminated strings.
+    unsafe {
+        pg_sys::SetConfigOption(
+            c"application_name".as_ptr(),
+            text.as_ptr(),
+            pg_sys::GucContext::PGC_USERSET,
+            pg_sys::GucSource::PGC_S_SESSION,
+        );
+    }
+}
+
+/// Sleeps until the latch is set or the time is up, then serves interrupts and re-reads the configuration if asked.
+pub fn wait(timeout: Duration) {
+    let flags = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
+    // SAFETY: a worker between transactions, waiting on its own latch.
+    unsafe {
+        pg_sys::WaitLatch(
+            pg_sys::MyLatch,
+            flags as i32,
+            timeout.as_millis().min(i32::MAX as u128) as std::ffi::c_long,
+            pg_sys::PG_WAIT_EXTENSION,
+        );
+        pg_sys::ResetLatch(pg_sys::MyLatch);
+    }
+    pgrx::check_for_interrupts!();
+    reload_if_asked();
+}
+
+fn reload_if_asked() {
+    // SAFETY: between transactions, so no setting changes under work that is half done.
+    unsafe {
+        if std::ptr::read_volatile(&raw const pg_sys::ConfigReloadPending) != 0 {
+            pg_sys::ConfigReloadPending = 0;
+            pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP);
+        }
+    }
+}
+
+/// Is the process with this pid still a backend of this server?
+pub fn is_alive(pid: i32) -> bool {
+    // SAFETY: scans the array of processes under its lock.
+    pid != 0 && unsafe { !pg_sys::BackendPidGetProc(pid).is_null() }
+}
+
+pub fn exit(code: i32) -> ! {
+    // SAFETY: ends this process through Postgres' own clean-up.
+    unsafe { pg_sys::proc_exit(code) }
+}
+
+/// Runs `work` when this process ends, however it ends short of SIGKILL.
+pub fn at_exit(work: unsafe extern "C-unwind" fn(i32, pg_sys::Datum), argument: usize) {
+    // SAFETY: the callback touches only shared memory.
+    unsafe { pg_sys::before_shmem_exit(Some(work), pg_sys::Datum::from(argument)) }
+}
+
+pub fn database_name(oid: pg_sys::Oid) -> String {
+    // SAFETY: a catalog look-up inside a transaction.
+    unsafe {
+        let name = pg_sys::get_database_name(oid);
+        if name.is_null() { oid.to_u32().to_string() } else { CStr::from_ptr(name).to_string_lossy().into_owned() }
+    }
+}
+
+pub fn in_binary_upgrade() -> bool {
+    // SAFETY: reads a process global.
+    unsafe { pg_sys::IsBinaryUpgrade }
+}
+
+pub fn preloaded() -> bool {
+    shmem::shared().has_launcher()
+}
+
+/// Is the postmaster loading us from shared_preload_libraries?
+pub fn preloading() -> bool {
+    // SAFETY: reads a process global.
+    unsafe { pg_sys::process_shared_preload_libraries_in_progress }
+}

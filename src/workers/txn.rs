@@ -1,0 +1,71 @@
+//! Transactions of workers: one failure path for an error, a panic and a failed commit.
+#![allow(unsafe_code)]
+use std::panic::AssertUnwindSafe;
+
+use pgrx::pg_sys;
+use pgrx::pg_sys::panic::CaughtError;
+use pgrx::prelude::*;
+
+use crate::pg::catch::{PgError, catch};
+use crate::pg::raw::unguarded;
+
+/// Why a transaction did not commit.
+#[derive(Debug)]
+pub enum Failure {
+    /// The work itself raised the error.
+    Work(PgError),
+    /// The work was done, the commit refused it (a deferred constraint, a full NOTIFY queue).
+    Commit(PgError),
+}
+
+impl Failure {
+    pub fn error(&self) -> &PgError {
+        match self {
+            Failure::Work(error) | Failure::Commit(error) => error,
+        }
+    }
+}
+
+/// Runs `work` in a transaction of its own and commits it.
+pub fn in_transaction<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
+    // SAFETY: a worker between transactions; everything begun here is ended below on every path.
+    unsafe {
+        pg_sys::SetCurrentStatementStartTimestamp();
+        pg_sys::StartTransactionCommand();
+        pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+        pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, std::ptr::null());
+    }
+    let mut work = Some(AssertUnwindSafe(work));
+    let outcome = PgTryBuilder::new(AssertUnwindSafe(|| match work.take() {
+        Some(work) => Ok((work.0)()),
+        None => Err(PgError::new("XX000", "automation_engine bug: work ran twice")),
+    }))
+    .catch_others(|error: CaughtError| Err(PgError::from_caught(error)))
+    .catch_rust_panic(|error: CaughtError| Err(PgError::from_caught(error)))
+    .execute();
+    // SAFETY: as above; after a failure AbortCurrentTransaction cleans up whatever state is left.
+    let result = unsafe {
+        match outcome {
+            Ok(value) => {
+                pg_sys::PopActiveSnapshot();
+                match catch(|| unguarded::CommitTransactionCommand()) {
+                    Ok(()) => Ok(value),
+                    Err(error) => {
+                        pg_sys::AbortCurrentTransaction();
+                        Err(Failure::Commit(error))
+                    }
+                }
+            }
+            Err(error) => {
+                pg_sys::AbortCurrentTransaction();
+                Err(Failure::Work(error))
+            }
+        }
+    };
+    // SAFETY: outside a transaction; a worker must report its own statistics.
+    unsafe {
+        pg_sys::pgstat_report_stat(false);
+        pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_IDLE, std::ptr::null());
+    }
+    result
+}

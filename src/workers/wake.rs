@@ -1,0 +1,74 @@
+//! What happens when a transaction ends: the conductor is woken if it captured something, claims that were not kept
+//! are announced. The callback runs inside Postgres' commit, where an error would take the server down, so it sets
+//! flags and latches and nothing more.
+#![allow(unsafe_code)]
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+
+use pgrx::pg_sys;
+
+use crate::shmem;
+
+thread_local! {
+    static REGISTERED: Cell<bool> = const { Cell::new(false) };
+    static CAPTURED: Cell<bool> = const { Cell::new(false) };
+    static CLAIMED: Cell<bool> = const { Cell::new(false) };
+    static LAUNCH: Cell<bool> = const { Cell::new(false) };
+}
+
+fn register() {
+    if !REGISTERED.replace(true) {
+        // SAFETY: a plain function, registered once for the life of the process.
+        unsafe { pg_sys::RegisterXactCallback(Some(on_transaction_event), std::ptr::null_mut()) }
+    }
+}
+
+/// Wakes the conductor when this transaction commits, however many rows it changed.
+pub fn conductor_at_commit() {
+    if !CAPTURED.replace(true) {
+        register();
+    }
+}
+
+/// Tells the other claimers if this transaction does not keep what it claimed.
+pub fn announce_if_claims_return() {
+    if !CLAIMED.replace(true) {
+        register();
+    }
+}
+
+/// Makes the launcher look at this database when this transaction commits.
+pub fn launcher_at_commit() {
+    if !LAUNCH.replace(true) {
+        register();
+    }
+}
+
+unsafe extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type, _argument: *mut std::ffi::c_void) {
+    match event {
+        pg_sys::XactEvent::XACT_EVENT_PRE_COMMIT | pg_sys::XactEvent::XACT_EVENT_PRE_PREPARE => {
+            // Still inside the transaction: errors are allowed here.
+            crate::capture::flush_moved_rows();
+        }
+        pg_sys::XactEvent::XACT_EVENT_COMMIT => {
+            CLAIMED.set(false);
+            if CAPTURED.replace(false)
+                && let Some(slot) = shmem::shared().database(shmem::my_database())
+            {
+                slot.announce_events();
+            }
+            if LAUNCH.replace(false) {
+                crate::workers::launcher::expect(shmem::my_database());
+            }
+        }
+        pg_sys::XactEvent::XACT_EVENT_ABORT | pg_sys::XactEvent::XACT_EVENT_PREPARE => {
+            CAPTURED.set(false);
+            LAUNCH.set(false);
+            crate::capture::forget_moved_rows();
+            if CLAIMED.replace(false) {
+                shmem::shared().claims_returned.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+        _ => {}
+    }
+}

@@ -24,7 +24,10 @@ impl<'a> Checker<'a> {
     pub fn infer(&mut self, node: &Node) -> Type {
         match &node.kind {
             Kind::Literal(value) => type_of(value),
-            Kind::Root(name) => self.keep(rules::check_root(name, node, self.names)).map_or(Type::Any, |()| Type::Any),
+            Kind::Root(name) => {
+                self.keep(rules::check_root(name, node, self.names));
+                Type::Any
+            }
             Kind::State(read) => {
                 if let Kind::Literal(Value::Text(kind)) = &read.kind.kind {
                     self.keep(rules::check_kind(kind, read.kind.span.range(), self.names));
@@ -56,7 +59,7 @@ impl<'a> Checker<'a> {
                 self.infer(&pair.0);
                 Type::Bool
             }
-            Kind::In(pair, _) => self.membership(node, &pair.0, &pair.1),
+            Kind::In(pair, _) => self.membership(&pair.0, &pair.1),
             Kind::Like(pair, _) => {
                 self.infer(&pair.0);
                 let pattern = self.infer(&pair.1);
@@ -162,7 +165,7 @@ impl<'a> Checker<'a> {
                 self.errors.push(error);
                 Type::Any
             }
-            Ok(Some((found, rest))) if rest.is_empty() => found,
+            Ok(Some((found, []))) => found,
             Ok(Some((found, rest))) => match found {
                 Type::Any | Type::List | Type::Null => Type::Any,
                 _ => {
@@ -203,7 +206,7 @@ impl<'a> Checker<'a> {
         Type::Bool
     }
 
-    fn membership(&mut self, node: &Node, item: &Node, list: &Node) -> Type {
+    fn membership(&mut self, item: &Node, list: &Node) -> Type {
         let found = self.infer(list);
         if !matches!(found, Type::List | Type::Object | Type::Text | Type::Any | Type::Null) {
             self.mismatch(list, format!("\"in\" needs a list, not {}", found.phrase()));
@@ -217,7 +220,6 @@ impl<'a> Checker<'a> {
                 }
             }
         }
-        _ = node;
         self.errors.dedup();
         Type::Bool
     }

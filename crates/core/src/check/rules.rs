@@ -129,7 +129,7 @@ pub fn comparable(op: CompareOp, a: &Operand<'_>, b: &Operand<'_>) -> Result<(),
     };
     let orderable = |kind: Type| !matches!(kind, Type::List | Type::Object);
     match (a.kind, b.kind) {
-        (x, y) if !op.is_equality() && !(orderable(x) && orderable(y)) => refuse(None),
+        (x, y) if !(op.is_equality() || orderable(x) && orderable(y)) => refuse(None),
         (Type::Any | Type::Null, _) | (_, Type::Any | Type::Null) => Ok(()),
         (x, y) if x == y => Ok(()),
         (Type::Time | Type::Date, Type::Time | Type::Date) => Ok(()),

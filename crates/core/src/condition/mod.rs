@@ -14,7 +14,7 @@ pub use pointer::{Operator, PointerFilter};
 pub use structured::{NumericState, StateIs};
 pub use time_window::TimeWindow;
 
-use crate::expr::{Budget, Expr, ExprError, ExprErrorKind, References, Scope, TimeDependence};
+use crate::expr::{Budget, Expr, ExprError, ExprErrorKind, MAX_TEXT, References, Scope, TimeDependence};
 use crate::value::Value;
 use fields::Fields;
 use std::collections::BTreeSet;
@@ -66,6 +66,7 @@ impl Condition {
             .with_detail(format!("The expression is \"{}\".", trimmed[start..after - 2].trim())));
         }
         if trimmed.starts_with(['{', '['])
+            && trimmed.len() <= MAX_TEXT
             && let Ok(document) = serde_json::from_str(trimmed)
         {
             return Condition::from_json(&document);

@@ -42,7 +42,7 @@ impl StateIs {
         let values = fields
             .take(&["is", "state", "value", "equals", "in"])
             .ok_or_else(|| invalid("condition \"state\" has no field \"is\""))?;
-        let values = one_or_more(values).iter().map(|v| Value::from_serde(v)).collect();
+        let values = one_or_more(values).iter().map(Value::from_serde).collect();
         let any = match fields.take(&["match"]).map(|m| string("match", m)).transpose()?.as_deref() {
             None | Some("all") => false,
             Some("any") => true,

@@ -41,7 +41,7 @@ fn hint(text: &str, start: usize, token: &str) -> Option<String> {
             return nearest(token, units).map(|unit| format!("Did you mean \"{unit}\"?"));
         }
     }
-    if token.chars().any(|c| !c.is_ascii()) && token.chars().any(is_invisible) {
+    if !token.is_ascii() && token.chars().any(is_invisible) {
         return Some("Remove the invisible character; it was probably pasted in.".to_owned());
     }
     match token {

@@ -2,7 +2,7 @@
 //!
 //! Every captured row passes through here once, so the reader goes over bytes and allocates only what it keeps.
 
-use super::{Number, Object, Value};
+use super::{Number, Object, Value, keys};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -128,7 +128,7 @@ impl Reader<'_> {
             if self.bytes.get(self.at) != Some(&b'"') {
                 return self.fail("expected a key in double quotes");
             }
-            let key = self.string()?;
+            let key = self.key()?;
             self.skip_space();
             if self.bytes.get(self.at) != Some(&b':') {
                 return self.fail("expected :");
@@ -145,6 +145,20 @@ impl Reader<'_> {
                 }
                 _ => return self.fail("expected , or }"),
             }
+        }
+    }
+
+    /// A key, which has most likely been seen before.
+    #[inline]
+    fn key(&mut self) -> Result<Arc<str>, JsonError> {
+        let start = self.at + 1;
+        let rest = &self.bytes[start..];
+        match rest.iter().position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f)) {
+            Some(length) if rest[length] == b'"' => {
+                self.at = start + length + 1;
+                Ok(keys::shared(&self.text[start..start + length]))
+            }
+            _ => self.string(),
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod duration;
 mod json;
+mod keys;
 mod number;
 mod object;
 mod time;

@@ -73,6 +73,10 @@ impl Number {
             let value = small as i64;
             return Some(Number(Form::Small(if negative { -value } else { value }, scale as u32)));
         }
+        // reading digits takes time that grows with their square, so the hopeless are refused first
+        if scale > MAX_SCALE || digits as i64 > MAX_WHOLE_DIGITS + MAX_SCALE {
+            return None;
+        }
         let plain: Vec<u8> = bytes[start..mantissa_end].iter().copied().filter(|b| *b != b'.').collect();
         let magnitude = BigInt::parse_bytes(&plain, 10)?;
         Number::from_parts(if negative { -magnitude } else { magnitude }, scale - exponent, digits as i64)
@@ -201,7 +205,7 @@ impl Number {
 
     /// Rounds half away from zero to `places` digits after the point (negative: before it).
     pub fn round(&self, places: i32) -> Option<Number> {
-        self.rescale(places, |value, unit| divide_rounded(value, unit))
+        self.rescale(places, divide_rounded)
     }
 
     /// The largest whole number not above this one.

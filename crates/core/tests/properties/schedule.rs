@@ -65,7 +65,10 @@ proptest! {
                 }
             }
         }
-        prop_assume!(pattern[0] != "graph");
+        // the older spelling has a meaning of its own
+        if pattern[0] == "graph" {
+            return Ok(());
+        }
         let expected = by_definition(&pattern, &topic);
         prop_assert_eq!(topic::matches(&pattern.join("."), &topic.join(".")), expected);
     }

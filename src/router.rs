@@ -20,7 +20,7 @@ use crate::store::log::{self, Entry};
 use crate::store::router::{self as cursor_store, Cursor, Moment};
 use crate::store::stats::{self, Counts};
 use crate::{gucs, store};
-pub use definitions::{compile_stored, forget};
+pub use definitions::compile_stored;
 use definitions::{Active, Definitions};
 
 /// What a turn of the router did.

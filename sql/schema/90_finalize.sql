@@ -1,5 +1,25 @@
 -- Runs last: functions that call ours, grants, comments.
 
+CREATE FUNCTION automation_internal.define_document(document jsonb, owner text, wanted text)
+RETURNS TABLE (name text, version integer, status text, notices text[])
+LANGUAGE c AS 'MODULE_PATHNAME', 'define_document_wrapper';
+COMMENT ON FUNCTION automation_internal.define_document(jsonb, text, text) IS 'What automation.define() calls.';
+
+CREATE FUNCTION automation_internal.define_text(document text, owner text, wanted text)
+RETURNS TABLE (name text, version integer, status text, notices text[])
+LANGUAGE c AS 'MODULE_PATHNAME', 'define_text_wrapper';
+COMMENT ON FUNCTION automation_internal.define_text(text, text, text) IS 'What automation.define() calls for a document in text form.';
+
+CREATE FUNCTION automation_internal.announce_extension() RETURNS void
+LANGUAGE c AS 'MODULE_PATHNAME', 'announce_extension_wrapper';
+COMMENT ON FUNCTION automation_internal.announce_extension() IS 'Starts the workers once the extension is there.';
+
+CREATE FUNCTION automation_internal.worker_list()
+RETURNS TABLE (worker text, pid integer, state text, owner text, runs bigint, failed_runs bigint, batches bigint,
+               events bigint, dispatches bigint, errors bigint, started_at timestamptz)
+LANGUAGE c AS 'MODULE_PATHNAME', 'worker_list_wrapper';
+COMMENT ON FUNCTION automation_internal.worker_list() IS 'What automation.stat_workers shows.';
+
 CREATE TYPE automation.definition AS (name text, version integer, status text, notices text[]);
 COMMENT ON TYPE automation.definition IS 'What define() answers.';
 

@@ -121,7 +121,7 @@ fn stop_workers() -> Result<bool, ErrorReport> {
 }
 
 /// Called by the install script: starts the workers once the extension is committed.
-#[pg_extern(schema = "automation_internal")]
+#[pg_extern(sql = false)]
 fn announce_extension() -> Result<(), ErrorReport> {
     let today = clock::day(clock::now());
     crate::store::partitions::ensure(today, today + 3);
@@ -178,7 +178,7 @@ fn status_rows() -> Vec<StatusRow> {
 }
 
 /// What the processes are doing; read by the view stat_workers.
-#[pg_extern(schema = "automation_internal")]
+#[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn worker_list() -> TableIterator<
     'static,

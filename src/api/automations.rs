@@ -11,33 +11,40 @@ use crate::store::automations::{self, Automation};
 use crate::store::events::{NewEvent, Op, append_event};
 use crate::store::log;
 
-type DefinedRow = TableIterator<
-    'static,
-    (name!(name, String), name!(version, i32), name!(status, String), name!(notices, Vec<String>)),
->;
-
-fn row(defined: Defined) -> DefinedRow {
-    TableIterator::once((defined.name, defined.version, defined.status, defined.notices))
+fn row(defined: Defined) -> (String, i32, String, Vec<String>) {
+    (defined.name, defined.version, defined.status, defined.notices)
 }
 
 /// Saves an automation from its document; what automation.define() calls.
-#[pg_extern(schema = "automation_internal")]
+#[pg_extern(sql = false)]
 fn define_document(
     document: JsonB,
     run_as: default!(Option<&str>, "NULL"),
     status: default!(Option<&str>, "NULL"),
-) -> Result<DefinedRow, ErrorReport> {
-    define::define(document.0, run_as, status).map(row).or_report()
+) -> Result<
+    TableIterator<
+        'static,
+        (name!(name, String), name!(version, i32), name!(status, String), name!(notices, Vec<String>)),
+    >,
+    ErrorReport,
+> {
+    define::define(document.0, run_as, status).map(row).map(TableIterator::once).or_report()
 }
 
 /// Saves an automation from a document in text form.
-#[pg_extern(schema = "automation_internal")]
+#[pg_extern(sql = false)]
 fn define_text(
     document: &str,
     run_as: default!(Option<&str>, "NULL"),
     status: default!(Option<&str>, "NULL"),
-) -> Result<DefinedRow, ErrorReport> {
-    parse_document(document).and_then(|json| define::define(json, run_as, status)).map(row).or_report()
+) -> Result<
+    TableIterator<
+        'static,
+        (name!(name, String), name!(version, i32), name!(status, String), name!(notices, Vec<String>)),
+    >,
+    ErrorReport,
+> {
+    parse_document(document).and_then(|json| define::define(json, run_as, status)).map(row).map(TableIterator::once).or_report()
 }
 
 fn parse_document(text: &str) -> EngineResult<serde_json::Value> {
@@ -102,44 +109,60 @@ pub fn visible(name: &str) -> EngineResult<Automation> {
         .ok_or_else(|| EngineError::unknown_automation(name))
 }
 
-type Outcome = TableIterator<
-    'static,
-    (name!(ok, bool), name!(applied, Option<String>), name!(reason, Option<String>), name!(message, Option<String>)),
->;
+type Outcome = (bool, Option<String>, Option<String>, Option<String>);
 
 /// Starts an automation: from draft, or again from paused.
 #[pg_extern]
-fn activate(name: &str) -> Outcome {
-    transition(name, Status::Active)
+#[allow(clippy::type_complexity)]
+fn activate(
+    name: &str,
+) -> TableIterator<
+    'static,
+    (name!(ok, bool), name!(applied, Option<String>), name!(reason, Option<String>), name!(message, Option<String>)),
+> {
+    TableIterator::once(transition(name, Status::Active))
 }
 
 /// Starts a paused automation again.
 #[pg_extern]
-fn resume(name: &str) -> Outcome {
-    transition(name, Status::Active)
+#[allow(clippy::type_complexity)]
+fn resume(
+    name: &str,
+) -> TableIterator<
+    'static,
+    (name!(ok, bool), name!(applied, Option<String>), name!(reason, Option<String>), name!(message, Option<String>)),
+> {
+    TableIterator::once(transition(name, Status::Active))
 }
 
 /// Stops an automation from starting runs; what is queued is cancelled when it comes up.
 #[pg_extern]
-fn pause(name: &str) -> Outcome {
-    transition(name, Status::Paused)
+#[allow(clippy::type_complexity)]
+fn pause(
+    name: &str,
+) -> TableIterator<
+    'static,
+    (name!(ok, bool), name!(applied, Option<String>), name!(reason, Option<String>), name!(message, Option<String>)),
+> {
+    TableIterator::once(transition(name, Status::Paused))
 }
 
 /// Makes a paused automation a draft again.
 #[pg_extern]
-fn revert_to_draft(name: &str) -> Outcome {
-    transition(name, Status::Draft)
+#[allow(clippy::type_complexity)]
+fn revert_to_draft(
+    name: &str,
+) -> TableIterator<
+    'static,
+    (name!(ok, bool), name!(applied, Option<String>), name!(reason, Option<String>), name!(message, Option<String>)),
+> {
+    TableIterator::once(transition(name, Status::Draft))
 }
 
 fn transition(name: &str, to: Status) -> Outcome {
     match try_transition(name, to) {
-        Ok(applied) => TableIterator::once((true, Some(applied.to_owned()), None, None)),
-        Err(refusal) => TableIterator::once((
-            false,
-            None,
-            Some(refusal.reason().to_owned()),
-            Some(refusal.message().to_owned()),
-        )),
+        Ok(applied) => (true, Some(applied.to_owned()), None, None),
+        Err(refusal) => (false, None, Some(refusal.reason().to_owned()), Some(refusal.message().to_owned())),
     }
 }
 

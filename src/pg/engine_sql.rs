@@ -6,6 +6,7 @@ use std::ffi::CString;
 use pgrx::{FromDatum, pg_sys};
 
 use super::append::varlena;
+use super::settings::Pinned;
 
 /// A bound value with its type.
 #[derive(Clone, Copy)]
@@ -166,7 +167,9 @@ fn run<T>(sql: &'static str, args: &[Arg], mut read: impl FnMut(&Row<'_>) -> T) 
     // the (sub)transaction's abort closes SPI.
     unsafe {
         pg_sys::SPI_connect();
-        let plan = plan(sql, args);
+        let (plan, known) = plan(sql, args);
+        // Planning happens inside the first execution, and again after the catalog changed.
+        let _planner = (!known || !pg_sys::SPI_plan_is_valid(plan)).then(Pinned::planner);
         let mut values: Vec<pg_sys::Datum> =
             args.iter().map(|arg| arg.value.unwrap_or(pg_sys::Datum::from(0usize))).collect();
         let nulls: Vec<std::ffi::c_char> =
@@ -205,16 +208,18 @@ pub fn query_one<T>(sql: &'static str, args: &[Arg], read: impl FnMut(&Row<'_>) 
     query(sql, args, read).into_iter().next()
 }
 
-unsafe fn plan(sql: &'static str, args: &[Arg]) -> pg_sys::SPIPlanPtr {
+/// The plan, and whether it has been executed before.
+unsafe fn plan(sql: &'static str, args: &[Arg]) -> (pg_sys::SPIPlanPtr, bool) {
     let key = (sql.as_ptr(), sql.len());
     if let Some(plan) = PLANS.with(|plans| plans.borrow().get(&key).copied()) {
-        return plan;
+        return (plan, true);
     }
     let source = CString::new(sql).unwrap_or_default();
     let mut types: Vec<pg_sys::Oid> = args.iter().map(|arg| arg.type_oid).collect();
     // SAFETY: SPI is open; the plan is kept for the life of the process.
     let plan = unsafe {
-        let plan = pg_sys::SPI_prepare(source.as_ptr(), types.len() as i32, types.as_mut_ptr());
+        let generic = pg_sys::CURSOR_OPT_GENERIC_PLAN as i32;
+        let plan = pg_sys::SPI_prepare_cursor(source.as_ptr(), types.len() as i32, types.as_mut_ptr(), generic);
         if plan.is_null() {
             pgrx::error!("automation_engine bug: statement does not prepare: {sql}");
         }
@@ -222,7 +227,7 @@ unsafe fn plan(sql: &'static str, args: &[Arg]) -> pg_sys::SPIPlanPtr {
         plan
     };
     PLANS.with(|plans| plans.borrow_mut().insert(key, plan));
-    plan
+    (plan, false)
 }
 
 /// Runs text that had to be put together because it names objects (always quoted), as whoever is current.

@@ -27,6 +27,24 @@ impl Pinned {
         Some(pinned)
     }
 
+    /// How engine statements are planned: each has an index made for it, and the tables may have no statistics yet.
+    pub fn planner() -> Self {
+        const OFF: [&CStr; 7] = [
+            c"enable_seqscan",
+            c"enable_bitmapscan",
+            c"enable_hashjoin",
+            c"enable_mergejoin",
+            c"enable_sort",
+            c"enable_material",
+            c"jit",
+        ];
+        let pinned = Self::new();
+        for name in OFF {
+            pinned.set(name, c"off");
+        }
+        pinned
+    }
+
     /// Sets `name` until this level is dropped.
     pub fn set(&self, name: &CStr, value: &CStr) {
         set(name, value, pg_sys::GucAction::GUC_ACTION_SAVE);

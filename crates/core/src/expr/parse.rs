@@ -230,11 +230,7 @@ impl<'a> Builder<'a> {
             Rule::in_list => {
                 let pair = last.ok_or_else(|| self.bug(0))?;
                 let right = match sole_group(pair.clone()) {
-                    Some(group) => {
-                        let group_span = span_of(&group);
-                        let items = self.all(group)?;
-                        self.node(Kind::List(items), group_span)
-                    }
+                    Some(group) => self.group_as_list(group)?,
                     None => self.any(pair)?,
                 };
                 Kind::In(Box::new((left, right)), negated)
@@ -246,6 +242,19 @@ impl<'a> Builder<'a> {
             _ => return Err(self.bug(tail_span.start as usize)),
         };
         Ok(self.node(kind, span))
+    }
+
+    /// `x in ('a', 'b')` as in SQL. A lone constant is a list of one; a lone expression may be a list itself.
+    fn group_as_list(&mut self, group: Pair<'a, Rule>) -> Parsed {
+        let span = span_of(&group);
+        let mut items = self.all(group)?;
+        match items.pop() {
+            Some(only) if items.is_empty() && !matches!(only.kind, Kind::Literal(_)) => Ok(only),
+            last => {
+                items.extend(last);
+                Ok(self.node(Kind::List(items), span))
+            }
+        }
     }
 
     fn postfix(&mut self, mut inner: Pairs<'a, Rule>, span: Span) -> Parsed {

@@ -42,7 +42,15 @@ fn write(node: &Node, out: &mut String) {
             }
         }
         Kind::Compare(op, pair) => infix(&pair.0, &format!(" {} ", op.symbol()), &pair.1, out),
-        Kind::In(pair, negated) => infix(&pair.0, if *negated { " not in " } else { " in " }, &pair.1, out),
+        Kind::In(pair, negated) => {
+            operand(&pair.0, out);
+            out.push_str(if *negated { " not in " } else { " in " });
+            match pair.1.kind {
+                // a constant in parentheses would be a list of one
+                Kind::Literal(_) => write(&pair.1, out),
+                _ => operand(&pair.1, out),
+            }
+        }
         Kind::Like(pair, flags) => {
             let not = if flags.negated { "not " } else { "" };
             let word = if flags.any_case { "ilike" } else { "like" };

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# report.sh FILE: the table of what measure.sh wrote to FILE. Rows whose values are missing are left out.
+set -euo pipefail
+results=${1:?which results?}
+
+value() { sed -n "s/^$1 //p" "$results" | tail -n 1; }
+have() {
+    local key
+    for key in "$@"; do [ -n "$(value "$key")" ] || return 1; done
+}
+ratio() { awk "BEGIN { printf \"%.2f\", $(value "$1") / $(value "$2") }"; }
+number() { # KEY [DECIMALS]: with commas between thousands
+    awk -v x="$(value "$1")" -v d="${2:-0}" 'BEGIN { printf "%.*f", d, x }' | sed -E ':a; s/^([0-9]+)([0-9]{3})/\1,\2/; ta'
+}
+holds() { awk "BEGIN { exit !($1) }"; }
+verdict() { if holds "$1"; then echo yes; else echo NO; fi; }
+
+rows=()
+row() { rows+=("$1|$2|$3|$4"); } # WHAT MEASURED BAR MET
+
+if have update_bare_tps update_captured_tps; then
+    r=$(ratio update_captured_tps update_bare_tps)
+    row 'one-row UPDATE, 8 clients: captured / bare' "$r  ($(number update_captured_tps) / $(number update_bare_tps) tps)" '>= 0.85' "$(verdict "$r >= 0.85")"
+fi
+if have bulk_bare_seconds bulk_captured_seconds bulk_peak_mb; then
+    r=$(ratio bulk_captured_seconds bulk_bare_seconds)
+    row "UPDATE of $(number bulk_rows) rows: captured / bare time" "$r  ($(number bulk_captured_seconds 2) / $(number bulk_bare_seconds 2) s)" '<= 2.0' "$(verdict "$r <= 2.0")"
+    row '  processor time per row, captured / bare' "$(ratio bulk_captured_cpu bulk_bare_cpu)  ($(number bulk_captured_cpu 1) / $(number bulk_bare_cpu 1) us)" '' ''
+    row '  private memory of the backend, peak' "$(number bulk_peak_mb 1) MB" '<= 256 MB' "$(verdict "$(value bulk_peak_mb) <= 256")"
+    row '  its events routed to nobody' "$(number bulk_routed_per_second) events/s" '' ''
+fi
+if have floor_1 floor_2; then
+    row 'floor: plain SQL loop, 1 session' "$(number floor_1) runs/s  (best $(number floor_best); $(number floor_1_cpu 1) us CPU/run)" '' ''
+    row 'floor: plain SQL loop, 2 sessions' "$(number floor_2) runs/s" '' ''
+fi
+for how in one_by_one at_once; do
+    have "drain_$how" floor_best || continue
+    case $how in
+        one_by_one) what='backlog drained, written by as many transactions' ;;
+        at_once) what='backlog drained, written by one transaction' ;;
+    esac
+    row "$what" "$(number "drain_$how") runs/s  ($(number "drain_${how}_cpu" 1) us CPU/run, $(value "drain_${how}_executors") executors)" '' ''
+    r=$(ratio "drain_$how" floor_best)
+    row '  to the best 1-session floor' "$r" '>= 0.3, aim 0.5' "$(verdict "$r >= 0.3")"
+    row '  WAL per run' "$(number "drain_${how}_wal") bytes" '' ''
+    row '  dead rows per run' "$(number "drain_${how}_dead" 2)" '' ''
+done
+if have drain_beside_writer writer_tps; then
+    row 'backlog drained beside a 20-client writer' "$(number drain_beside_writer) runs/s  (writer $(number writer_tps) tps)" '' ''
+fi
+if have drain_held_snapshot drain_at_once; then
+    r=$(ratio drain_held_snapshot drain_at_once)
+    row 'backlog drained under a held snapshot / without' "$r  ($(number drain_held_snapshot) runs/s)" '>= 0.85' "$(verdict "$r >= 0.85")"
+fi
+if have latency_visible_p50 latency_visible_p99; then
+    row 'change -> effect seen committed by another session, 50/s' \
+        "p50 $(value latency_visible_p50), p99 $(value latency_visible_p99), max $(value latency_visible_max) ms" 'p50 <= 2, p99 <= 10 ms' \
+        "$(verdict "$(value latency_visible_p50) <= 2 && $(value latency_visible_p99) <= 10")"
+    row '  change -> step executes' "p50 $(value latency_step_p50), p99 $(value latency_step_p99), max $(value latency_step_max) ms" '' ''
+    row '  change -> run ended (history)' "p50 $(value latency_history_p50), p99 $(value latency_history_p99), max $(value latency_history_max) ms" '' ''
+fi
+if have idle_transactions; then
+    row "idle, 10 automations: transactions in $(value idle_seconds) s" "$(value idle_transactions)" '0' "$(verdict "$(value idle_transactions) == 0")"
+fi
+
+[ ${#rows[@]} -gt 0 ] || { echo "error: no results in $results" >&2 && exit 1; }
+{
+    echo 'what|measured|bar|met'
+    echo '---|---|---|---'
+    printf '%s\n' "${rows[@]}"
+} | awk -F '|' '
+    { for (i = 1; i <= 4; i++) { cell[NR, i] = $i; if (length($i) > width[i]) width[i] = length($i) } }
+    END {
+        for (n = 1; n <= NR; n++) {
+            line = "|"
+            for (i = 1; i <= 4; i++) {
+                text = cell[n, i]
+                while (length(text) < width[i]) text = text (n == 2 ? "-" : " ")
+                line = line " " text " |"
+            }
+            print line
+        }
+    }'

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# make bench: builds the release, measures it on a private server with fsync on, prints one table and writes it to
+# bench/RESULTS.md. Everything in the table comes from one run, so its ratios can be trusted even where its absolute
+# numbers depend on the machine. Takes about ten minutes.
+#
+#   BENCH_QUICK=1 make bench                    a short run, printed but not written to RESULTS.md
+#   BENCH_SECTIONS="drain latency" make bench   only some of it, likewise
+# shellcheck source-path=SCRIPTDIR/../scripts
+source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
+here=$ROOT/bench
+"$ROOT/scripts/setup.sh"
+require_dev
+
+say "building the extension (release)"
+"$ROOT/scripts/build.sh" pg
+
+cluster() { "$ROOT/scripts/cluster.sh" "$1" bench "${@:2}"; }
+results=$DEV/bench-results
+cluster destroy
+trap 'cluster destroy' EXIT
+cluster start pg "shared_preload_libraries=$EXTENSION" max_worker_processes=32 fsync=on shared_buffers=1GB \
+    max_wal_size=8GB checkpoint_timeout=30min
+PATH=$(prefix_bin pg):$PATH
+PGHOST=$(cluster dsn | sed 's/.*host=\([^ ]*\).*/\1/')
+PGPORT=$(cluster dsn | sed 's/.*port=\([^ ]*\).*/\1/')
+export PATH PGHOST PGPORT PGUSER=postgres
+: >"$results"
+# shellcheck disable=SC2086 # a list of sections
+"$here/measure.sh" "$results" ${BENCH_SECTIONS:-}
+server=$(psql -X -A -t -d postgres -c 'SHOW server_version')
+
+echo
+"$here/report.sh" "$results" | tee "$DEV/bench-table"
+if [ "${BENCH_QUICK:-0}" != 1 ] && [ -z "${BENCH_SECTIONS:-}" ]; then
+    {
+        cat <<TEXT
+# Results of \`make bench\`
+
+One run, $(date -u +%Y-%m-%d), commit $(git -C "$ROOT" describe --always --dirty). Medians of three rounds unless said.
+How each number is measured: \`measure.sh\`; the plain SQL loop is \`floor_work\` in \`schema.sql\`.
+
+- processor: $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores
+- memory: $(awk '/^MemTotal/ { printf "%.0f GB", $2 / 1048576 }' /proc/meminfo)
+- kernel: $(uname -sr)
+- PostgreSQL $server: fsync on, synchronous_commit on, shared_buffers 1 GB, max_wal_size 8 GB, checkpoint_timeout 30 min
+
+
+TEXT
+        cat "$DEV/bench-table"
+    } >"$here/RESULTS.md"
+    say "written to bench/RESULTS.md"
+fi

@@ -10,6 +10,7 @@
 mod background;
 mod cluster;
 mod database;
+pub mod invariants;
 mod process;
 mod shop;
 

@@ -1,0 +1,319 @@
+//! `kill -9` of everything there is, at every named point of the engine: afterwards the effects are those of the
+//! committed changes, each once, and work has gone on within two seconds of the server accepting connections.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use e2e::invariants::change_sql;
+use e2e::{Cluster, Database, Shutdown, Signal, Worker, is_alive, kill};
+
+/// How soon after the server accepts connections all work has gone on. A promise, not a measurement.
+const RESUMED_WITHIN: Duration = Duration::from_secs(2);
+
+/// Points that any change passes.
+const ORDINARY: &[&str] = &[
+    "route_taken",
+    "route_read",
+    "route_written",
+    "route_advanced",
+    "claimed",
+    "ran",
+    "written",
+    "before_commit",
+    "after_commit",
+];
+
+/// Points that only the careful work after a crash passes.
+const CAREFUL: &[&str] = &["attempt_counted"];
+
+fn poll() {
+    thread::sleep(Duration::from_millis(5));
+}
+
+fn open_ledger(cluster: &Cluster) -> Database<'_> {
+    let db = cluster.database("ledger");
+    db.open_ledger();
+    db.make_changes(10);
+    db.expect_ledger_settled();
+    db
+}
+
+/// Expects new and old work to be done soon after `back`, the moment the server accepted connections.
+#[track_caller]
+fn expect_resumed(db: &Database<'_>, what: &str, back: Instant) {
+    db.make_changes(3);
+    db.wait_until_drained(Duration::from_secs(30));
+    let took = back.elapsed();
+    println!("{what}: all done {} ms after the server was back", took.as_millis());
+    db.expect_invariants();
+    assert!(took <= RESUMED_WITHIN, "{what}: it took {took:?} until work had resumed\n{}", db.cluster().log_tail());
+}
+
+/// Waits until the whole server has crashed once more and is back; returns the moment it was.
+#[track_caller]
+fn wait_for_restart(db: &Database<'_>, crashes: usize) -> Instant {
+    db.cluster().wait_until_back(db.name(), || db.cluster().crashes() > crashes)
+}
+
+/// Lets a worker run into its death at `point`. Only the workers that are there learn of the point: those of the
+/// restarted server are started by the postmaster, who knows nothing of it.
+#[track_caller]
+fn die_at(db: &Database<'_>, point: &str) -> Instant {
+    let cluster = db.cluster();
+    let crashes = cluster.crashes();
+    cluster.set(&[("automation_engine.failpoint", &format!("{point}=kill"))]);
+    for worker in [Worker::Conductor, Worker::Executor] {
+        db.worker_pids(worker).into_iter().for_each(|pid| kill(pid, Signal::Hup));
+    }
+    // Again and again, because a worker may learn of the point only after it has done this piece.
+    let began = Instant::now();
+    while cluster.crashes() == crashes {
+        let _ = db.try_make_changes(3);
+        poll();
+        assert!(began.elapsed() < Duration::from_secs(30), "nothing passes {point}\n{}", cluster.log_tail());
+    }
+    cluster.set(&[("automation_engine.failpoint", "")]);
+    wait_for_restart(db, crashes)
+}
+
+#[test]
+fn a_kill_at_any_point_loses_and_doubles_nothing() {
+    let cluster = Cluster::start();
+    let db = open_ledger(&cluster);
+    for point in ORDINARY {
+        for _ in 0..3 {
+            let back = die_at(&db, point);
+            expect_resumed(&db, point, back);
+        }
+    }
+}
+
+#[test]
+fn a_kill_in_the_careful_work_after_a_crash_loses_and_doubles_nothing() {
+    // Stays down after a crash, so that each start can be given its point.
+    let cluster = Cluster::build().setting("restart_after_crash", "off").start();
+    let db = open_ledger(&cluster);
+    for point in CAREFUL {
+        for _ in 0..3 {
+            db.close_gate();
+            db.make_changes(10);
+            db.wait_until_a_run_is_held();
+            // Any death but the executor's own: the held run is not to blame.
+            kill(db.worker_pid(Worker::Conductor), Signal::Kill);
+            wait_until_down(&cluster);
+            cluster.set(&[("automation_engine.failpoint", &format!("{point}=kill"))]);
+            cluster.start_again();
+            wait_until_down(&cluster);
+            cluster.set(&[("automation_engine.failpoint", "")]);
+            cluster.start_again();
+            let back = Instant::now();
+            db.open_gate();
+            expect_resumed(&db, point, back);
+        }
+    }
+}
+
+#[track_caller]
+fn wait_until_down(cluster: &Cluster) {
+    let began = Instant::now();
+    while fs::exists(cluster.data().join("postmaster.pid")).expect("a directory of ours") {
+        poll();
+        assert!(began.elapsed() < Duration::from_secs(30), "the server stays up\n{}", cluster.log_tail());
+    }
+}
+
+#[test]
+fn every_point_of_the_source_is_struck_here() {
+    fn names(directory: &Path, found: &mut BTreeSet<String>) {
+        for entry in fs::read_dir(directory).expect("the sources").map(|entry| entry.expect("an entry").path()) {
+            if entry.is_dir() {
+                names(&entry, found);
+            } else {
+                let text = fs::read_to_string(&entry).expect("a source");
+                let calls = text.split("failpoint(\"").skip(1);
+                found.extend(calls.filter_map(|call| Some(call.split_once('"')?.0.to_owned())));
+            }
+        }
+    }
+
+    let mut found = BTreeSet::new();
+    names(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src"), &mut found);
+    let listed: BTreeSet<String> = ORDINARY.iter().chain(CAREFUL).map(|name| (*name).to_owned()).collect();
+    assert_eq!(found, listed);
+}
+
+#[test]
+fn a_kill_of_any_process_loses_and_doubles_nothing() {
+    let cluster = Cluster::start();
+    let db = open_ledger(&cluster);
+    for victim in [
+        "automation_engine executor",
+        "automation_engine conductor",
+        "automation_engine launcher",
+        "checkpointer",
+        "walwriter",
+        "background writer",
+    ] {
+        for _ in 0..3 {
+            db.close_gate();
+            db.make_changes(20);
+            let held = db.wait_until_a_run_is_held();
+            let pid = match victim {
+                "automation_engine executor" => held,
+                _ => db.number(&format!("SELECT pid FROM pg_stat_activity WHERE backend_type = '{victim}'")) as i32,
+            };
+            let crashes = cluster.crashes();
+            kill(pid, Signal::Kill);
+            let back = wait_for_restart(&db, crashes);
+            db.open_gate();
+            expect_resumed(&db, victim, back);
+        }
+    }
+}
+
+#[test]
+fn a_writer_killed_in_its_transaction_leaves_no_event() {
+    let cluster = Cluster::start();
+    let db = open_ledger(&cluster);
+    for change in [1001, 1002, 1003] {
+        let events = db.number("SELECT count(*) FROM automation_internal.event");
+        let writer = db.another_session();
+        writer.execute("BEGIN");
+        writer.execute(&change_sql(1, change));
+        let pid = writer.number("SELECT pg_backend_pid()") as i32;
+        let crashes = cluster.crashes();
+        kill(pid, Signal::Kill);
+        let back = wait_for_restart(&db, crashes);
+        assert_eq!(db.number(&format!("SELECT count(*) FROM made_change WHERE change = {change}")), 0);
+        assert_eq!(db.number("SELECT count(*) FROM automation_internal.event"), events);
+        expect_resumed(&db, "writer", back);
+    }
+}
+
+#[test]
+fn a_server_killed_or_stopped_at_once_goes_on_when_it_is_started() {
+    let cluster = Cluster::start();
+    let db = open_ledger(&cluster);
+    for _ in 0..3 {
+        for what in ["kill -9 of the postmaster", "immediate stop"] {
+            db.close_gate();
+            db.make_changes(20);
+            let held = db.wait_until_a_run_is_held();
+            if what == "immediate stop" {
+                cluster.stop(Shutdown::Immediate);
+            } else {
+                cluster.crash();
+            }
+            assert!(!is_alive(held));
+            cluster.start_again();
+            let back = Instant::now();
+            db.open_gate();
+            expect_resumed(&db, what, back);
+        }
+    }
+}
+
+#[test]
+fn a_run_is_not_blamed_for_crashes_of_others() {
+    let cluster = Cluster::start();
+    let db = open_ledger(&cluster);
+    db.close_gate();
+    db.make_changes(20);
+    for victim in ["checkpointer", "walwriter", "automation_engine conductor", "checkpointer"] {
+        db.wait_until_a_run_is_held();
+        let crashes = cluster.crashes();
+        kill(
+            db.number(&format!("SELECT pid FROM pg_stat_activity WHERE backend_type = '{victim}'")) as i32,
+            Signal::Kill,
+        );
+        wait_for_restart(&db, crashes);
+    }
+    db.wait_until_a_run_is_held();
+    db.open_gate();
+    db.expect_ledger_settled();
+    assert_eq!(db.number("SELECT count(*) FROM automation_internal.dead_letter"), 0);
+}
+
+#[test]
+fn a_step_that_takes_the_server_down_is_given_up_and_the_rest_goes_on() {
+    let cluster = Cluster::start();
+    let db = open_ledger(&cluster);
+    // The owner of the bomb has honest automations as well, and they wait in the same queue.
+    db.execute(
+        "GRANT pg_execute_server_program TO bookkeeper;
+         CREATE TABLE bomb (id int PRIMARY KEY);
+         CREATE TABLE ash (line text);
+         GRANT SELECT ON bomb TO bookkeeper;
+         GRANT INSERT ON ash TO bookkeeper;
+         SELECT automation.watch_table('bomb');
+         SELECT automation.define('explode', run_as => 'bookkeeper',
+             trigger => automation.on_created('bomb'),
+             steps   => ARRAY[automation.sql($$ COPY ash FROM PROGRAM 'kill -9 $PPID' $$)])",
+    );
+    for bomb in 1..=3 {
+        let crashes = cluster.crashes();
+        db.close_gate();
+        db.make_changes(20);
+        db.execute(&format!("INSERT INTO bomb VALUES ({bomb})"));
+        db.make_changes(20);
+        db.open_gate();
+        db.wait_until(
+            "the run is given up",
+            &format!(
+                "SELECT EXISTS (SELECT FROM automation.runs
+                   WHERE automation = 'explode' AND entity = 'bomb:{bomb}' AND status = 'failed'
+                     AND ended_reason = 'crashed_server')"
+            ),
+        );
+        let back = Instant::now();
+        expect_resumed(&db, "the bomb", back);
+        // Twice alone; before that it may have gone off in a batch, where nobody knew which run it was.
+        let crashes = cluster.crashes() - crashes;
+        println!("{crashes} crashes until the run was given up");
+        assert!((2..=3).contains(&crashes), "{crashes} crashes until the run was given up");
+    }
+    let letters = db.rows("SELECT reason, count(*) FROM automation_internal.dead_letter GROUP BY reason");
+    assert_eq!(letters, [[Some("crashed_server".to_owned()), Some("3".to_owned())]]);
+    // Nobody else was blamed, and nothing is tried again by the next start.
+    let crashes = cluster.crashes();
+    cluster.restart();
+    expect_resumed(&db, "a restart", Instant::now());
+    assert_eq!(cluster.crashes(), crashes);
+}
+
+#[test]
+fn a_commit_that_fails_ends_its_own_run_and_no_other() {
+    let cluster = Cluster::start();
+    let db = open_ledger(&cluster);
+    // The constraint speaks up only at COMMIT, when a batch of runs is already done.
+    db.execute(
+        "CREATE TABLE box (id int PRIMARY KEY);
+         INSERT INTO box SELECT n FROM generate_series(1, 2000) AS n WHERE n % 40 <> 0;
+         CREATE TABLE parcel (id int PRIMARY KEY);
+         CREATE TABLE packed (parcel int NOT NULL REFERENCES box DEFERRABLE INITIALLY DEFERRED);
+         GRANT SELECT ON parcel TO bookkeeper;
+         GRANT INSERT ON packed TO bookkeeper;
+         SELECT automation.watch_table('parcel');
+         SELECT automation.define('pack', run_as => 'bookkeeper',
+             trigger => automation.on_created('parcel'),
+             steps   => ARRAY[
+                 automation.sql($$ SELECT pg_sleep(0.001) $$),
+                 automation.sql($$ INSERT INTO packed VALUES ({{ new.id }}) $$)])",
+    );
+    db.execute("INSERT INTO parcel SELECT generate_series(1, 2000)");
+    db.wait_until_drained(Duration::from_secs(60));
+    let wrong = db.rows(
+        "SELECT id FROM parcel WHERE id % 40 <> 0 EXCEPT ALL SELECT parcel FROM packed
+          UNION ALL
+         SELECT * FROM (SELECT parcel FROM packed EXCEPT ALL SELECT id FROM box) AS surplus",
+    );
+    assert!(wrong.is_empty(), "not packed once: {wrong:?}");
+    let failed = "SELECT count(*), count(DISTINCT entity) FROM automation.runs
+                   WHERE automation = 'pack' AND status = 'failed' AND ended_reason = 'commit_failed'";
+    assert_eq!(db.rows(failed), [[Some("50".to_owned()), Some("50".to_owned())]]);
+    assert_eq!(db.number("SELECT count(*) FROM automation.runs WHERE automation = 'pack'"), 2000);
+    db.expect_invariants();
+}

@@ -1,0 +1,88 @@
+-- What must be true after any fault, whatever was killed and when. Every query returns the rows that break it, so
+-- every query must return none; run them once the queue is empty:  psql -f tests/invariants.sql
+--
+-- A test provides what it expects and what happened:
+--   expected_effect (automation, account, version, change)            one row per committed change and automation
+--   effect (seq, automation, account, version, change, run, by_role)  written by the steps, seq in order of writing
+-- The names I1 to I8 are those of the project's test plan. I4 and I7 come with durable waits and deliveries.
+
+-- I1 every expected effect is there
+SELECT automation, account, version, change FROM expected_effect
+EXCEPT ALL
+SELECT automation, account, version, change FROM effect;
+
+-- I1 no effect is there twice, or without its committed change
+SELECT automation, account, version, change FROM effect
+EXCEPT ALL
+SELECT automation, account, version, change FROM expected_effect;
+
+-- I2 no event older than 5 s is unrouted
+SELECT e.id, e.xid, e.occurred_at, c.from_snapshot, c.to_snapshot, c.position
+  FROM automation_internal.event AS e
+ CROSS JOIN automation_internal.router_cursor AS c
+ WHERE e.occurred_at < clock_timestamp() - interval '5 seconds'
+   AND NOT pg_visible_in_snapshot(e.xid, c.from_snapshot)
+   AND NOT COALESCE(pg_visible_in_snapshot(e.xid, c.to_snapshot) AND e.id <= c.position, false);
+
+-- I2 the cursor is one row, whole, and not ahead of the log
+SELECT c.*, s.last_value
+  FROM (VALUES (true)) AS one (row)
+  LEFT JOIN automation_internal.router_cursor AS c ON true
+ CROSS JOIN automation_internal.event_id_seq AS s
+ WHERE c.singleton IS NULL
+    OR c.from_floor > s.last_value
+    OR pg_snapshot_xmax(c.from_snapshot) > pg_snapshot_xmax(pg_current_snapshot())
+    OR num_nulls(c.to_snapshot, c.to_floor, c.to_ceiling) NOT IN (0, 3)
+    OR pg_snapshot_xmax(c.to_snapshot) NOT BETWEEN pg_snapshot_xmax(c.from_snapshot)
+                                               AND pg_snapshot_xmax(pg_current_snapshot())
+    OR c.to_floor NOT BETWEEN c.from_floor AND c.to_ceiling
+    OR c.to_ceiling > s.last_value
+    OR c.position > c.to_ceiling
+    OR (c.to_snapshot IS NULL AND c.position <> 0);
+
+-- I3 every queued dispatch has its event, its automation and its version
+SELECT d.owner, d.id, d.event_id, d.automation_id, d.version_id
+  FROM automation_internal.dispatch AS d
+ WHERE NOT EXISTS (SELECT FROM automation_internal.event AS e WHERE e.id = d.event_id)
+    OR NOT EXISTS (SELECT FROM automation_internal.automation AS a WHERE a.id = d.automation_id AND a.owner = d.owner)
+    OR NOT EXISTS (SELECT FROM automation_internal.automation_version AS v
+                    WHERE v.id = d.version_id AND v.automation_id = d.automation_id);
+
+-- I3 no run is both queued and ended
+SELECT d.id, d.run_id, h.status, h.ended_at
+  FROM automation_internal.dispatch AS d
+  JOIN automation_internal.run_history AS h ON h.id = d.run_id;
+
+-- I5 no run ended twice
+SELECT h.id, count(*), array_agg(h.event_id) AS events, array_agg(h.status) AS statuses
+  FROM automation_internal.run_history AS h
+ GROUP BY h.id
+HAVING count(*) > 1;
+
+-- I5 no event made a trigger of an automation run twice
+SELECT h.event_id, h.automation_id, h.trigger_no, array_agg(h.id) AS runs, array_agg(h.status) AS statuses
+  FROM automation_internal.run_history AS h
+ GROUP BY h.event_id, h.automation_id, h.trigger_no
+HAVING count(*) > 1;
+
+-- I5 a completed run has its effect, another one has none
+SELECT h.id, a.name, h.status, h.ended_reason, e.seq
+  FROM automation_internal.run_history AS h
+  JOIN automation_internal.automation AS a ON a.id = h.automation_id
+  FULL JOIN effect AS e ON e.run = h.id
+ WHERE a.name IN (SELECT x.automation FROM expected_effect AS x)
+   AND (h.status = 'completed') IS DISTINCT FROM (e.seq IS NOT NULL)
+    OR h.id IS NULL;
+
+-- I6 the effects on one account rise with its versions
+SELECT f.automation, f.account, f.seq, f.version, f.before
+  FROM (SELECT e.automation, e.account, e.seq, e.version,
+               lag(e.version) OVER (PARTITION BY e.automation, e.account ORDER BY e.seq) AS before
+          FROM effect AS e) AS f
+ WHERE f.version <= f.before;
+
+-- I8 every effect was written by the automation's owner
+SELECT e.automation, e.seq, e.by_role, a.owner_name
+  FROM effect AS e
+  LEFT JOIN automation_internal.automation AS a ON a.name = e.automation AND a.status <> 'dropped'
+ WHERE e.by_role IS DISTINCT FROM a.owner_name;

@@ -61,7 +61,7 @@ for block in "$work"/*.sql; do
     fi
     if [ $verdict = ok ] && [ -e "$expected" ]; then as_expected "$expected" || verdict=FAILED; fi
     if [ "$mode" = show ]; then
-        sed 's/^/tour=# /' "$block"
+        awk '{ print (inside ? "tour-# " : "tour=# ") $0; inside = !/;[ \t]*$/ }' "$block"
         cat "$work/output"
     else
         echo "test README.md:$line ... $verdict"

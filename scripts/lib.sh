@@ -26,9 +26,12 @@ is_root() { [ "$(id -u)" -eq 0 ]; }
 server_user() { if is_root; then echo postgres; else id -un; fi; }
 
 # Runs a server program as the user who owns the clusters. From /, because that user
-# may not be allowed to enter the caller's directory.
+# may not be allowed to enter the caller's directory; without RUST_BACKTRACE, because pgrx
+# would put the trace into the DETAIL of errors.
 as_server() {
-    if is_root; then (cd / && runuser -u postgres -- "$@"); else (cd / && "$@"); fi
+    local command=(env -u RUST_BACKTRACE -u RUST_LIB_BACKTRACE "$@")
+    if is_root; then command=(runuser -u postgres -- "${command[@]}"); fi
+    (cd / && "${command[@]}")
 }
 
 # .dev holds all that the commands make: servers, clusters, logs. It must be a directory

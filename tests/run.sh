@@ -51,7 +51,7 @@ layer_pgrx() {
         chown postgres: "$data"
         options=(--runas postgres)
     fi
-    pgrx test "pg$PG_MAJOR" --pgdata "$data" "${options[@]}" || verdict=1
+    RUST_BACKTRACE=0 pgrx test "pg$PG_MAJOR" --pgdata "$data" "${options[@]}" || verdict=1
     rm -rf "$data"
     return $verdict
 }

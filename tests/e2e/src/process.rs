@@ -79,6 +79,8 @@ pub(crate) fn server_command(program: &Path) -> Command {
     };
     // The server's user may not be allowed to enter the checkout.
     command.current_dir("/").env_remove("PGDATA").env("LC_ALL", "C");
+    // pgrx would put the trace into the DETAIL of errors.
+    command.env_remove("RUST_BACKTRACE").env_remove("RUST_LIB_BACKTRACE");
     command
 }
 

@@ -29,9 +29,9 @@ server_user() { if is_root; then echo postgres; else id -un; fi; }
 # may not be allowed to enter the caller's directory; without RUST_BACKTRACE, because pgrx
 # would put the trace into the DETAIL of errors.
 as_server() {
-    local command=(env -u RUST_BACKTRACE -u RUST_LIB_BACKTRACE "$@")
-    if is_root; then command=(runuser -u postgres -- "${command[@]}"); fi
-    (cd / && "${command[@]}")
+    local invocation=(env -u RUST_BACKTRACE -u RUST_LIB_BACKTRACE "$@")
+    if is_root; then invocation=(runuser -u postgres -- "${invocation[@]}"); fi
+    (cd / && "${invocation[@]}")
 }
 
 # .dev holds all that the commands make: servers, clusters, logs. It must be a directory

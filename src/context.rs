@@ -31,11 +31,9 @@ pub fn enter(run: RunContext) -> Entered {
 /// (cause run, depth, actor) for whatever is written now.
 pub fn cause() -> (Option<i64>, i16, Option<String>) {
     CURRENT.with(|current| match current.borrow().as_ref() {
-        Some(run) => (
-            Some(run.run_id),
-            run.depth.saturating_add(1),
-            Some(format!("system:automation:{}", run.automation)),
-        ),
+        Some(run) => {
+            (Some(run.run_id), run.depth.saturating_add(1), Some(format!("system:automation:{}", run.automation)))
+        }
         None => (None, 0, crate::gucs::actor()),
     })
 }

@@ -36,7 +36,8 @@ pub struct Finding {
 /// Reads and checks a document as `owner` would run it. Every problem is found, not only the first.
 pub fn examine(json: &serde_json::Value, owner: pg_sys::Oid) -> Result<(Document, Program), Vec<Finding>> {
     let name = json.get("name").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
-    let raise = |problems: Vec<Problem>| problems.into_iter().map(|problem| finding(&name, problem)).collect::<Vec<_>>();
+    let raise =
+        |problems: Vec<Problem>| problems.into_iter().map(|problem| finding(&name, problem)).collect::<Vec<_>>();
     let document = definition::read(json).map_err(raise)?;
     let program = compile(&document).map_err(raise)?;
     let mut findings = raise(names_problems(&document, &program));
@@ -108,7 +109,9 @@ fn names_problems(document: &Document, program: &Program) -> Vec<Problem> {
     }
     // With one kind of row behind every trigger, the steps can be checked against it.
     let row = match shapes.first() {
-        Some(first) if shapes.iter().all(|shape| shape.as_ref().map(|s| &s.name) == first.as_ref().map(|s| &s.name)) => {
+        Some(first)
+            if shapes.iter().all(|shape| shape.as_ref().map(|s| &s.name) == first.as_ref().map(|s| &s.name)) =>
+        {
             first.clone()
         }
         _ => None,
@@ -182,8 +185,7 @@ fn no_column(column: &str, shape: &TableShape, path: &str, place: &str) -> Probl
     let message = format!("column \"{column}\" does not exist in table \"{}\"", shape.name);
     let mut problem = Problem::shape(path, place, message);
     problem.error.kind = ExprErrorKind::UnknownName;
-    problem.error =
-        problem.error.with_suggestion(nearest(column, shape.columns.iter().map(|(name, _)| name.as_str())));
+    problem.error = problem.error.with_suggestion(nearest(column, shape.columns.iter().map(|(name, _)| name.as_str())));
     problem
 }
 
@@ -237,7 +239,9 @@ pub fn resolve_owner(run_as: Option<&str>) -> EngineResult<pg_sys::Oid> {
     }
     if identity::is_superuser(owner) && !gucs::allow_superuser_automations() {
         return Err(EngineError::not_allowed("automations of superusers are not allowed")
-            .detail(format!("Role \"{owner_name}\" is a superuser, and automation_engine.allow_superuser_automations is off."))
+            .detail(format!(
+                "Role \"{owner_name}\" is a superuser, and automation_engine.allow_superuser_automations is off."
+            ))
             .hint("Name a role without superuser rights: run_as => 'role'."));
     }
     Ok(owner)
@@ -246,9 +250,7 @@ pub fn resolve_owner(run_as: Option<&str>) -> EngineResult<pg_sys::Oid> {
 /// Saves a document under its name. A no-op if nothing changed.
 pub fn define(mut json: serde_json::Value, run_as: Option<&str>, status: Option<&str>) -> EngineResult<Defined> {
     let take = |json: &mut serde_json::Value, field: &str| {
-        json.as_object_mut()
-            .and_then(|fields| fields.remove(field))
-            .and_then(|value| value.as_str().map(str::to_owned))
+        json.as_object_mut().and_then(|fields| fields.remove(field)).and_then(|value| value.as_str().map(str::to_owned))
     };
     // A document from an application may carry both itself.
     let (inner_owner, inner_status) = (take(&mut json, "run_as"), take(&mut json, "status"));
@@ -274,8 +276,7 @@ fn save(
     status: Option<Status>,
 ) -> EngineResult<Defined> {
     let text = serde_json::to_string(document).map_err(|error| EngineError::bug(error.to_string()))?;
-    let search_path =
-        settings::current(c"search_path").and_then(|path| path.into_string().ok()).unwrap_or_default();
+    let search_path = settings::current(c"search_path").and_then(|path| path.into_string().ok()).unwrap_or_default();
     let mut notices = notices(owner);
     let name = document.name.as_str();
     let (id, owner, status, previous) = match automations::lock(name) {
@@ -306,7 +307,8 @@ fn save(
         }
     };
     if status == Status::Active {
-        let from = previous.as_ref().map_or(Status::Draft, |(known, _)| Status::parse(&known.status).unwrap_or(Status::Draft));
+        let from =
+            previous.as_ref().map_or(Status::Draft, |(known, _)| Status::parse(&known.status).unwrap_or(Status::Draft));
         match Status::Draft.transition(Status::Active, program.steps.len(), program.triggers.len()) {
             Ok(_) => {}
             Err(refusal) => return Err(not_activatable(refusal)),

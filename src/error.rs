@@ -7,7 +7,7 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-use crate::pg::catch::PgError;
+use crate::pg::catch::{PgError, packed_sqlstate};
 
 /// An error on its way to the user: SQLSTATE, message, DETAIL, HINT, and where in their text it is.
 #[derive(Debug)]
@@ -167,10 +167,6 @@ fn expression_code(kind: ExprErrorKind) -> PgSqlErrorCode {
         ExprErrorKind::BudgetExceeded => PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
         _ => PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
     }
-}
-
-fn packed_sqlstate(text: &str) -> i32 {
-    text.bytes().take(5).enumerate().map(|(i, byte)| i32::from(byte.wrapping_sub(b'0') & 0x3f) << (6 * i)).sum()
 }
 
 /// Turns our results into what a `#[pg_extern]` returns, keeping the caller's file and line.

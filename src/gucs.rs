@@ -43,7 +43,8 @@ pub fn init() {
         c"Allows automations whose steps run as a superuser.",
         c"On, whoever may define automations as a superuser may do anything with every event.",
         &ALLOW_SUPERUSER,
-        GucContext::Postmaster,
+        // A setting of the postmaster can only be made while it starts; loaded later, the configuration file decides.
+        if crate::workers::registration::preloading() { GucContext::Postmaster } else { GucContext::Sighup },
         flags,
     );
     GucRegistry::define_int_guc(

@@ -1,12 +1,12 @@
 //! Keeping house: partitions ahead of time, retention, folding counters. Each chore fails alone and never holds up
 //! routing; each waits at most a moment for a lock and comes back next time.
+use crate::gucs;
 use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::pg::engine_sql::{execute, query_one};
 use crate::pg::identity::as_engine;
 use crate::pg::subtransaction::in_subtransaction;
 use crate::store::{owners, partitions, router, stats};
-use crate::gucs;
 
 /// How often, in microseconds, the house is kept while there is work at all.
 pub const INTERVAL: i64 = 60 * 1_000_000;

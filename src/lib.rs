@@ -53,6 +53,6 @@ pub mod pg_test {
 
     #[must_use]
     pub fn postgresql_conf_options() -> Vec<&'static str> {
-        vec![]
+        vec!["shared_preload_libraries = 'automation_engine'", "automation_engine.allow_superuser_automations = on"]
     }
 }

@@ -15,7 +15,7 @@ use crate::pg::identity::as_engine;
 use crate::scope::EventScope;
 use crate::store::dispatches::{self, NewDispatch, Reason};
 use crate::store::events::{Event, Op};
-use crate::store::history::{self, Ending, EndedRun};
+use crate::store::history::{self, EndedRun, Ending};
 use crate::store::log::{self, Entry};
 use crate::store::router::{self as cursor_store, Cursor, Moment};
 use crate::store::stats::{self, Counts};
@@ -118,9 +118,7 @@ fn retain_batch(events: &mut Vec<Event>, cursor: &Cursor, to: &Moment) {
 /// Routes what the current transaction itself has written so far: drain() inside a transaction that is still open.
 pub fn route_own(above: i64) -> (usize, i64) {
     as_engine(|| {
-        // SAFETY: reads the current transaction's id, if it has one.
-        #[allow(unsafe_code)]
-        let xid = unsafe { pg_sys::GetTopFullTransactionIdIfAny().value };
+        let xid = crate::pg::snapshot::own_transaction();
         if xid == 0 {
             return (0, above);
         }
@@ -373,8 +371,13 @@ pub fn set_aside_next_event(message: &str) {
         let Batch { events, position, done } = next_events(&cursor, &to, 1);
         if let Some(event) = events.first() {
             let text = format!("event {} could not be routed and was set aside", event.id);
-            let entry =
-                Entry { code: "event_unroutable", event_id: Some(event.id), message: &text, detail: Some(message), ..Default::default() };
+            let entry = Entry {
+                code: "event_unroutable",
+                event_id: Some(event.id),
+                message: &text,
+                detail: Some(message),
+                ..Default::default()
+            };
             log::error(&entry);
             let error = serde_json::json!({ "sqlstate": "XX000", "message": message });
             log::dead_letter(&entry, &error.to_string());

@@ -50,7 +50,13 @@ pub struct DatabaseSlot {
     pub retry_at: AtomicI64,
     /// Dispatches below this id were queued when the server started: one of them may have crashed it. 0 = not known.
     pub careful_below: AtomicI64,
+    /// Pid of the executor that tries such dispatches one by one; the others wait meanwhile.
+    pub careful_holder: AtomicI32,
+    /// Owners whose dispatches from before the start have been dealt with.
+    pub careful_done: [AtomicU32; CAREFUL_OWNERS],
 }
+
+pub const CAREFUL_OWNERS: usize = 32;
 
 /// States of a database slot.
 pub const STATE_UNKNOWN: u32 = 0; // not looked at yet
@@ -200,9 +206,9 @@ impl Shared {
         if let Some(slot) = self.database(oid) {
             return Some(slot);
         }
-        self.databases.iter().find(|slot| {
-            slot.database.compare_exchange(0, oid.to_u32(), Ordering::AcqRel, Ordering::Acquire).is_ok()
-        })
+        self.databases
+            .iter()
+            .find(|slot| slot.database.compare_exchange(0, oid.to_u32(), Ordering::AcqRel, Ordering::Acquire).is_ok())
     }
 
     pub fn executors_of(&self, database: pg_sys::Oid) -> impl Iterator<Item = &ExecutorSlot> {
@@ -249,6 +255,29 @@ impl DatabaseSlot {
         self.wake_conductor();
     }
 
+    /// Have the owner's dispatches from before the start been dealt with? With more owners than places, they count as
+    /// dealt with.
+    pub fn is_careful_done(&self, owner: u32) -> bool {
+        self.careful_done.iter().all(|done| done.load(Ordering::Acquire) != 0)
+            || self.careful_done.iter().any(|done| done.load(Ordering::Acquire) == owner)
+    }
+
+    pub fn set_careful_done(&self, owner: u32) {
+        if !self.is_careful_done(owner) {
+            let free = |done: &&AtomicU32| done.compare_exchange(0, owner, Ordering::AcqRel, Ordering::Acquire).is_ok();
+            let _ = self.careful_done.iter().find(free);
+        }
+        let _ = self.careful_holder.compare_exchange(my_pid(), 0, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Takes the right to try dispatches one by one. False while another executor has it.
+    pub fn hold_careful(&self, is_alive: impl Fn(i32) -> bool) -> bool {
+        let holder = self.careful_holder.load(Ordering::Acquire);
+        holder == my_pid()
+            || ((holder == 0 || !is_alive(holder))
+                && self.careful_holder.compare_exchange(holder, my_pid(), Ordering::AcqRel, Ordering::Acquire).is_ok())
+    }
+
     pub fn is_quiesced(&self) -> bool {
         self.quiesced_by.load(Ordering::Acquire) != 0
     }
@@ -259,6 +288,14 @@ impl DatabaseSlot {
         self.stopped.store(false, Ordering::Release);
         self.out_of_workers.store(false, Ordering::Release);
         self.failures.store(0, Ordering::Release);
+        self.careful_below.store(0, Ordering::Release);
+        self.careful_holder.store(0, Ordering::Release);
+        for done in &self.careful_done {
+            done.store(0, Ordering::Release);
+        }
+        for counter in [&self.routed_events, &self.routed_dispatches, &self.turns, &self.errors] {
+            counter.store(0, Ordering::Release);
+        }
         self.database.store(0, Ordering::Release);
     }
 }

@@ -131,6 +131,8 @@ COMMENT ON FUNCTION automation.sweep IS 'Does the housekeeping: partitions, rete
 COMMENT ON FUNCTION automation.start_workers IS 'Starts the workers of this database.';
 COMMENT ON FUNCTION automation.stop_workers IS 'Stops the workers of this database.';
 COMMENT ON FUNCTION automation.status IS 'The engine''s condition: workers, watched tables, queue.';
+COMMENT ON FUNCTION automation.grant_usage IS 'Lets a role use the engine: as viewer, operator, author or admin.';
+COMMENT ON FUNCTION automation.revoke_usage IS 'Takes all rights that grant_usage() gave to a role.';
 COMMENT ON FUNCTION automation.evaluate IS 'Evaluates an expression over given values.';
 COMMENT ON FUNCTION automation.extract_refs IS 'Which entities a condition reads.';
 COMMENT ON FUNCTION automation.match_topic IS 'Does a topic match a pattern?';

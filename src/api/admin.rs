@@ -172,7 +172,11 @@ fn status_rows() -> Vec<StatusRow> {
     let executors = shared().executors_of(shmem::my_database()).filter(|e| e.pid.load(Ordering::Acquire) != 0).count();
     let starved = slot.is_some_and(|slot| slot.out_of_workers.load(Ordering::Acquire));
     let detail = starved.then(|| "max_worker_processes is used up: executors cannot be started".to_owned());
-    rows.push(row("executors", if starved { "starved" } else { "ok" }, Some(detail.unwrap_or_else(|| format!("{executors} running, at most {}", gucs::executors())))));
+    rows.push(row(
+        "executors",
+        if starved { "starved" } else { "ok" },
+        Some(detail.unwrap_or_else(|| format!("{executors} running, at most {}", gucs::executors()))),
+    ));
     rows.extend(health::findings().into_iter().map(|(item, status, detail)| (item, status, detail)));
     rows
 }

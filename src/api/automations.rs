@@ -44,7 +44,11 @@ fn define_text(
     >,
     ErrorReport,
 > {
-    parse_document(document).and_then(|json| define::define(json, run_as, status)).map(row).map(TableIterator::once).or_report()
+    parse_document(document)
+        .and_then(|json| define::define(json, run_as, status))
+        .map(row)
+        .map(TableIterator::once)
+        .or_report()
 }
 
 fn parse_document(text: &str) -> EngineResult<serde_json::Value> {
@@ -215,11 +219,15 @@ fn drop_checked(name: &str, runs: &str) -> EngineResult<()> {
             if !automations::pending(known.id).is_empty() {
                 return Err(EngineError::wrong_state(format!("cannot drop automation \"{name}\""))
                     .detail("It has queued runs, and runs => 'finish' was asked for.")
-                    .hint(format!("SELECT automation.pause('{name}'), wait until its runs have ended, then drop it.")));
+                    .hint(format!(
+                        "SELECT automation.pause('{name}'), wait until its runs have ended, then drop it."
+                    )));
             }
         }
         other => {
-            return Err(EngineError::invalid(format!("invalid value \"{other}\" for runs")).hint("Use cancel or finish."));
+            return Err(
+                EngineError::invalid(format!("invalid value \"{other}\" for runs")).hint("Use cancel or finish.")
+            );
         }
     }
     automations::drop(known.id);

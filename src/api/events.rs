@@ -148,11 +148,8 @@ fn record_difference(kind: &str, id: &str, old: Option<&Json>, new: Option<&Json
     let empty = serde_json::Map::new();
     let fields = |json: Option<&'_ Json>| json.and_then(Json::as_object).cloned().unwrap_or_else(|| empty.clone());
     let (before, after) = (fields(old), fields(new));
-    let mut changed: Vec<&String> = before
-        .keys()
-        .chain(after.keys())
-        .filter(|name| value(before.get(*name)) != value(after.get(*name)))
-        .collect();
+    let mut changed: Vec<&String> =
+        before.keys().chain(after.keys()).filter(|name| value(before.get(*name)) != value(after.get(*name))).collect();
     changed.sort();
     changed.dedup();
     if op == Op::Updated && changed.is_empty() {

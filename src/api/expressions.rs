@@ -64,9 +64,7 @@ fn match_filter(filter: JsonB, payload: JsonB) -> Result<bool, ErrorReport> {
     let text = filter.0.to_string();
     let report = |error| EngineError::expression("filter", &text, &error);
     let condition = Condition::from_json(&filter.0).map_err(report).or_report()?;
-    let scope = FixedScope::new(
-        Value::object(vec![("payload".into(), Value::from_serde(&payload.0))]),
-        instant(clock::now()),
-    );
+    let scope =
+        FixedScope::new(Value::object(vec![("payload".into(), Value::from_serde(&payload.0))]), instant(clock::now()));
     condition.holds(&scope, &mut Budget::default()).map_err(report).or_report()
 }

@@ -3,5 +3,6 @@ pub mod admin;
 pub mod automations;
 pub mod events;
 pub mod expressions;
+pub mod rights;
 pub mod runs;
 pub mod topics;

@@ -6,11 +6,11 @@ use pgrx::prelude::*;
 use super::automations::visible;
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::pg::append::next_id;
-use crate::pg::identity::{self, as_engine};
 use crate::pg::clock;
+use crate::pg::identity::{self, as_engine};
 use crate::store::dispatches::{self, Dispatch};
 use crate::store::events::{self, NewEvent, Op, append_event};
-use crate::store::history::{self, Ending, EndedRun};
+use crate::store::history::{self, EndedRun, Ending};
 use crate::store::{automations, runs};
 
 /// Starts a run by hand. The run's id is known at once; it starts when this transaction has committed.

@@ -11,8 +11,9 @@ pub fn check_published(topic: &str) -> EngineResult<()> {
         || topic.contains(['*', '#'])
         || topic.chars().any(|c| c.is_control() || c.is_whitespace());
     if malformed {
-        return Err(EngineError::invalid(format!("invalid topic \"{topic}\""))
-            .detail("A topic is segments joined by dots, without white space, \"*\" and \"#\", at most 1000 bytes long."));
+        return Err(EngineError::invalid(format!("invalid topic \"{topic}\"")).detail(
+            "A topic is segments joined by dots, without white space, \"*\" and \"#\", at most 1000 bytes long.",
+        ));
     }
     if topic.starts_with("automation.") || topic.starts_with('_') {
         return Err(EngineError::invalid(format!("topic \"{topic}\" is reserved for the engine")));

@@ -11,7 +11,8 @@ use crate::store::kinds::{self, Watched};
 /// Sorts before every name a person gives, so that a row's change is recorded before other triggers of the table can
 /// change the row again.
 pub const ROW_TRIGGER: &str = "!automation_engine";
-pub const TRUNCATE_TRIGGER: &str = "!automation_engine_truncate";
+/// Row, statement (inserts what the rows recorded) and truncate trigger.
+const TRIGGERS: [&str; 3] = [ROW_TRIGGER, "!automation_engine_statement", "!automation_engine_truncate"];
 
 /// Arguments of watch_table().
 pub struct Request {
@@ -107,7 +108,12 @@ fn check_relation(opened: &Opened, table: &str) -> EngineResult<()> {
         match class.relkind as u8 {
             b'r' | b'p' => {}
             b'v' | b'm' => return refuse("view", "Watch the tables it reads from."),
-            b'f' => return refuse("foreign table", "Changes made on the other server would not be seen; watch the table there."),
+            b'f' => {
+                return refuse(
+                    "foreign table",
+                    "Changes made on the other server would not be seen; watch the table there.",
+                );
+            }
             _ => return refuse("relation", "Only tables and partitioned tables can be watched."),
         }
         if class.relpersistence as u8 == b't' {
@@ -118,7 +124,10 @@ fn check_relation(opened: &Opened, table: &str) -> EngineResult<()> {
         }
         if class.relispartition {
             let root = names::relation_name(super::plan::root_of(oid)).unwrap_or_default();
-            return refuse("partition", &format!("Watch the partitioned table: SELECT automation.watch_table('{root}')."));
+            return refuse(
+                "partition",
+                &format!("Watch the partitioned table: SELECT automation.watch_table('{root}')."),
+            );
         }
         if class.relkind as u8 == b'r' && raw::has_subclass(oid) && has_children(oid) {
             return refuse("inheritance parent", "Watch each child table, or use declarative partitioning.");
@@ -149,14 +158,17 @@ fn check_rights(relation: pg_sys::Oid, table: &str) -> EngineResult<()> {
 
 /// A kind is one segment of a topic.
 pub fn check_kind_name(kind: &str) -> EngineResult<()> {
-    let bad = kind.is_empty() || kind.len() > 200 || kind.contains(['.', '*', '#']) || kind.chars().any(char::is_control);
+    let bad =
+        kind.is_empty() || kind.len() > 200 || kind.contains(['.', '*', '#']) || kind.chars().any(char::is_control);
     if bad {
         return Err(EngineError::invalid(format!("invalid kind \"{kind}\""))
             .detail("A kind is one segment of a topic: not empty, at most 200 bytes, without \".\", \"*\", \"#\" and control characters.")
             .hint("Give one with kind => 'name'."));
     }
     if kind == "automation" || kind.starts_with('_') {
-        return Err(EngineError::invalid(format!("kind \"{kind}\" is reserved")).hint("Give another with kind => 'name'."));
+        return Err(
+            EngineError::invalid(format!("kind \"{kind}\" is reserved")).hint("Give another with kind => 'name'.")
+        );
     }
     Ok(())
 }
@@ -235,18 +247,22 @@ fn install_triggers(table: &str, argument: &str, replace: bool) {
         drop_triggers(table);
     }
     let argument = pgrx::spi::quote_literal(argument);
-    let (row, truncate) = (names::quote_identifier(ROW_TRIGGER), names::quote_identifier(TRUNCATE_TRIGGER));
+    let [row, statement, truncate] = TRIGGERS.map(names::quote_identifier);
     identity::as_engine(|| {
         run_ddl(&format!(
             "CREATE TRIGGER {row} AFTER INSERT OR UPDATE OR DELETE ON {table} \
              FOR EACH ROW EXECUTE FUNCTION automation_internal.capture_change({argument})"
         ));
         run_ddl(&format!(
+            "CREATE TRIGGER {statement} AFTER INSERT OR UPDATE OR DELETE ON {table} \
+             FOR EACH STATEMENT EXECUTE FUNCTION automation_internal.capture_change()"
+        ));
+        run_ddl(&format!(
             "CREATE TRIGGER {truncate} AFTER TRUNCATE ON {table} \
              FOR EACH STATEMENT EXECUTE FUNCTION automation_internal.capture_change({argument})"
         ));
         // So that DROP EXTENSION takes the triggers along instead of refusing.
-        for trigger in [&row, &truncate] {
+        for trigger in [&row, &statement, &truncate] {
             run_ddl(&format!("ALTER TRIGGER {trigger} ON {table} DEPENDS ON EXTENSION automation_engine"));
         }
     });
@@ -254,7 +270,7 @@ fn install_triggers(table: &str, argument: &str, replace: bool) {
 
 fn drop_triggers(table: &str) {
     identity::as_engine(|| {
-        for trigger in [ROW_TRIGGER, TRUNCATE_TRIGGER] {
+        for trigger in TRIGGERS {
             run_ddl(&format!("DROP TRIGGER IF EXISTS {} ON {table}", names::quote_identifier(trigger)));
         }
     });

@@ -49,6 +49,7 @@ pub struct Plan {
     pub tenant: Option<(usize, Encoding)>,
     /// Row-level security is on: events carry the key and the names of what changed, no values.
     pub key_only: bool,
+    pub is_partition: bool,
     /// The table that events name: for a partition its root.
     pub relation: pg_sys::Oid,
     pub width: usize,
@@ -107,17 +108,18 @@ pub fn live_columns(relation: pg_sys::Relation) -> Vec<(usize, String, pg_sys::O
 /// are left out, and a key that has lost a column falls back to the primary key.
 pub fn build(relation: pg_sys::Relation, watch: Watch) -> Plan {
     let live = live_columns(relation);
-    let place = |name: &String| live.iter().find(|(_, column, ..)| column == name).map(|(i, _, type_oid, ..)| (*i, *type_oid));
+    let place =
+        |name: &String| live.iter().find(|(_, column, ..)| column == name).map(|(i, _, type_oid, ..)| (*i, *type_oid));
     let mut key_columns: Vec<(usize, pg_sys::Oid)> = watch.id.iter().filter_map(place).collect();
     if key_columns.len() != watch.id.len() {
         let primary = primary_key(relation);
         key_columns = live.iter().filter(|(i, ..)| primary.contains(i)).map(|(i, _, t, ..)| (*i, *t)).collect();
     }
     // SAFETY: an open relation; the root of a partition is looked up in the catalog.
-    let (key_only, root) = unsafe {
+    let (key_only, is_partition, root) = unsafe {
         let oid = (*relation).rd_id;
         let class = &*(*relation).rd_rel;
-        (class.relrowsecurity, if class.relispartition { root_of(oid) } else { oid })
+        (class.relrowsecurity, class.relispartition, if class.relispartition { root_of(oid) } else { oid })
     };
     let columns = live
         .iter()
@@ -144,14 +146,15 @@ pub fn build(relation: pg_sys::Relation, watch: Watch) -> Plan {
     let key = key_columns.into_iter().map(|(i, type_oid)| (i, Encoding::of_type(type_oid))).collect();
     // SAFETY: an open relation.
     let width = unsafe { (*(*relation).rd_att).natts as usize };
-    Plan { watch, columns, key, tenant, key_only, relation: root, width }
+    Plan { watch, columns, key, tenant, key_only, is_partition, relation: root, width }
 }
 
 /// Places (from 0) of the columns of the primary key.
 pub fn primary_key(relation: pg_sys::Relation) -> Vec<usize> {
     // SAFETY: an open relation; the bitmap is offset by FirstLowInvalidHeapAttributeNumber.
     unsafe {
-        let bitmap = pg_sys::RelationGetIndexAttrBitmap(relation, pg_sys::IndexAttrBitmapKind::INDEX_ATTR_BITMAP_PRIMARY_KEY);
+        let bitmap =
+            pg_sys::RelationGetIndexAttrBitmap(relation, pg_sys::IndexAttrBitmapKind::INDEX_ATTR_BITMAP_PRIMARY_KEY);
         let mut places = Vec::new();
         let mut member = -1;
         loop {

@@ -13,7 +13,8 @@ use crate::store::kinds::{self, Kind};
 /// rights and row policies that user has.
 pub fn state(kind: &str, id: &str) -> EngineResult<Option<String>> {
     let found = kinds::find(kind).ok_or_else(|| {
-        EngineError::unknown_kind(kind).hint("Watch its table with automation.watch_table(), or give it a state with automation.set_state().")
+        EngineError::unknown_kind(kind)
+            .hint("Watch its table with automation.watch_table(), or give it a state with automation.set_state().")
     })?;
     match found.relation {
         None => Ok(kinds::read_state(kind, id)),

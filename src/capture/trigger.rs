@@ -9,7 +9,7 @@ use super::image::{self, Fields};
 use super::plan::{Plan, plan_for};
 use crate::gucs;
 use crate::pg::engine_sql::Arg;
-use crate::store::events::{NewEvent, Op, append_event};
+use crate::store::events::{NewEvent, Op, append_event, buffer_event, insert_buffered};
 
 #[unsafe(no_mangle)]
 #[doc(hidden)]
@@ -39,6 +39,12 @@ pub unsafe extern "C-unwind" fn automation_capture_change(fcinfo: pg_sys::Functi
 fn capture(data: &pg_sys::TriggerData) {
     if !gucs::capture() {
         return;
+    }
+    if data.tg_event & pg_sys::TRIGGER_EVENT_ROW == 0
+        && data.tg_event & pg_sys::TRIGGER_EVENT_OPMASK != pg_sys::TRIGGER_EVENT_TRUNCATE
+    {
+        // After the last row of the statement.
+        return insert_buffered();
     }
     // SAFETY: the trigger manager keeps relation, trigger and tuples valid during the call.
     let Some(plan) = plan_for(data.tg_relation, unsafe { &*data.tg_trigger }) else { return };
@@ -109,7 +115,7 @@ fn emit(
         names.sort_unstable();
         Arg::texts(&names).datum()
     });
-    append_event(&NewEvent {
+    buffer_event(&NewEvent {
         op: Some(op),
         relation: Some(plan.relation),
         truncated,
@@ -121,6 +127,10 @@ fn emit(
         next,
         ..Default::default()
     });
+    if plan.is_partition {
+        // A statement that names the partition fires no statement trigger of the partitioned table.
+        insert_buffered();
+    }
 }
 
 // A row that an UPDATE moves to another partition reaches us as a DELETE there and an INSERT here. The DELETE's tuple

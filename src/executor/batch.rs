@@ -12,14 +12,14 @@ use crate::pg::session;
 use crate::shmem::shared;
 use crate::store::dispatches::{self, Dispatch};
 use crate::store::events::{self, Event};
-use crate::store::history::{self, Ending, EndedRun};
+use crate::store::history::{self, EndedRun, Ending};
 use crate::store::log::{self, Entry};
 use crate::store::stats::{self, Counts};
 use crate::workers::wake;
 
 /// A batch is committed early once it has taken this long, so that no run waits long for another's commit.
 const TIME_SLICE: Micros = 20_000;
-/// A dispatch that was being run when the server crashed this often is not tried again.
+/// A dispatch that was being run, alone, when the server crashed this often is not tried again.
 const MAX_CRASHES: i16 = 2;
 
 /// Who claims, and what it knows about the queue.
@@ -34,12 +34,14 @@ pub struct Claimer {
     /// The floor to use if this batch commits.
     next_floor: i64,
     returned: u64,
+    /// The first dispatch of the current batch.
+    pub head: Option<i64>,
 }
 
 impl Claimer {
     pub fn new(owner: pg_sys::Oid, is_worker: bool) -> Self {
         let returned = shared().claims_returned.load(Ordering::Acquire);
-        Claimer { owner, is_worker, floor: 0, next_floor: 0, returned }
+        Claimer { owner, is_worker, floor: 0, next_floor: 0, returned, head: None }
     }
 
     /// A batch of anybody's was given back: what is below the floor may not be done after all.
@@ -68,8 +70,6 @@ impl Claimer {
 pub struct Turn {
     pub runs: usize,
     pub failed: usize,
-    /// The first dispatch claimed.
-    pub first: Option<i64>,
     /// There may be more to do at once.
     pub more: bool,
     /// Some claimed work must wait for runs that others have in hand.
@@ -82,6 +82,7 @@ pub fn turn(claimer: &mut Claimer, limit: i64) -> Turn {
     let claimed = dispatches::claim(claimer.owner, claimer.floor, limit);
     let (Some(first), Some(last)) = (claimed.first(), claimed.last()) else { return Turn::default() };
     let (first, last) = (first.id, last.id);
+    claimer.head = Some(first);
     wake::announce_if_claims_return();
     failpoint("claimed");
     let ids: Vec<i64> = claimed.iter().map(|dispatch| dispatch.id).collect();
@@ -91,7 +92,7 @@ pub fn turn(claimer: &mut Claimer, limit: i64) -> Turn {
     versions::load(claimed.iter().map(|dispatch| dispatch.version_id));
 
     let begun = clock::now();
-    let mut turn = Turn { first: Some(first), more: claimed.len() as i64 == limit, ..Default::default() };
+    let mut turn = Turn { more: claimed.len() as i64 == limit, ..Default::default() };
     let mut ended: Vec<EndedRun> = Vec::with_capacity(claimed.len());
     let mut done = Vec::with_capacity(claimed.len());
     for dispatch in &claimed {
@@ -132,9 +133,10 @@ fn one(claimer: &Claimer, dispatch: &Dispatch, event: Option<&Event>) -> EndedRu
         let error = PgError::new("02000", format!("event {} is not in the log any more", dispatch.event_id));
         return give_up(claimer.owner, dispatch, None, started_at, "event_missing", &error);
     };
-    if dispatch.attempt >= MAX_CRASHES {
+    // The attempt about to be made is counted already.
+    if dispatch.attempt > MAX_CRASHES {
         let error = PgError {
-            detail: Some(format!("The server crashed {} times while it ran.", dispatch.attempt)),
+            detail: Some(format!("The server crashed {} times while it ran.", dispatch.attempt - 1)),
             hint: Some("Look at the server log, mend the step, and start the automation by hand.".into()),
             ..PgError::new("57P02", "the run was stopped because it seems to crash the server")
         };

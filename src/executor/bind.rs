@@ -19,9 +19,7 @@ pub fn parameter(value: &Value, type_oid: pg_sys::Oid) -> Result<Parameter, PgEr
             None => return Ok(None),
         },
     };
-    CString::new(text)
-        .map(Some)
-        .map_err(|_| PgError::new("22021", "invalid byte sequence for encoding \"UTF8\": 0x00"))
+    CString::new(text).map(Some).map_err(|_| PgError::new("22021", "invalid byte sequence for encoding \"UTF8\": 0x00"))
 }
 
 fn is_array(type_oid: pg_sys::Oid) -> bool {
@@ -42,7 +40,9 @@ fn array_literal(items: &[Value]) -> String {
                 None => out.push_str("NULL"),
                 Some(text) => {
                     out.push('"');
-                    out.extend(text.chars().flat_map(|c| matches!(c, '"' | '\\').then_some('\\').into_iter().chain([c])));
+                    out.extend(
+                        text.chars().flat_map(|c| matches!(c, '"' | '\\').then_some('\\').into_iter().chain([c])),
+                    );
                     out.push('"');
                 }
             },

@@ -18,7 +18,7 @@ use crate::pg::identity;
 use crate::scope::EventScope;
 use crate::store::dispatches::Dispatch;
 use crate::store::events::Event;
-use crate::store::history::{Ending, EndedRun};
+use crate::store::history::{EndedRun, Ending};
 
 /// Why a run did not get to its steps, or how they ended.
 enum Verdict {
@@ -49,10 +49,9 @@ pub fn run(claimer: &Claimer, dispatch: &Dispatch, event: &Event, started_at: Mi
     let mut run = match verdict {
         Verdict::Done => finish(Ending::Completed, None),
         Verdict::No(reason) => finish(Ending::Skipped, Some(reason)),
-        Verdict::Failed(reason, error, step) => EndedRun {
-            error: Some(error_json(&error, step.as_deref())),
-            ..finish(Ending::Failed, Some(reason))
-        },
+        Verdict::Failed(reason, error, step) => {
+            EndedRun { error: Some(error_json(&error, step.as_deref())), ..finish(Ending::Failed, Some(reason)) }
+        }
     };
     run.key = walk.key;
     if !walk.steps.is_empty() {
@@ -110,6 +109,8 @@ impl<'a> Walk<'a> {
                         scope.add_step(&step.id, result.value());
                     }
                 }
+                // Not the step's fault: roll back the whole transaction and try again.
+                Err(error) if error.is_transient() => error.raise(),
                 Err(error) => {
                     self.record(&step.id, step.action.kind().name(), "failed", began, None, Some(&error));
                     if !step.continue_on_error {

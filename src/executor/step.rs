@@ -59,7 +59,8 @@ pub fn execute(
             let _timeout = step.timeout_ms.map(StatementTimeout::start);
             act(version, place, step, scope)?
         };
-        if matches!(step.action, Action::Sql(_) | Action::Call { .. }) {
+        // Only in a process of our own: a session that drives the queue by hand has temporary tables and cursors itself.
+        if claimer.is_worker && matches!(step.action, Action::Sql(_) | Action::Call { .. }) {
             session::forget();
         }
         drop(pinned);
@@ -82,8 +83,8 @@ fn act(version: &Version, place: usize, step: &Step, scope: &RunScope<'_>) -> Re
     match &step.action {
         Action::Sql(template) => {
             let values = evaluate(template, scope, &mut budget)?;
-            let outcome = run_sql(version, place, template.sql(), &values)
-                .map_err(|error| point_into(error, template))?;
+            let outcome =
+                run_sql(version, place, template.sql(), &values).map_err(|error| point_into(error, template))?;
             Ok(StepResult { shown: show(&outcome) })
         }
         Action::Call { function, args } => {
@@ -108,7 +109,8 @@ fn act(version: &Version, place: usize, step: &Step, scope: &RunScope<'_>) -> Re
             Ok(StepResult { shown: format!("{{\"event_id\":{}}}", append_event(&event)) })
         }
         Action::Notify { channel, payload } => {
-            let channel = channel.render(scope, &mut budget).map_err(|error| from_expression(&error, channel.text()))?;
+            let channel =
+                channel.render(scope, &mut budget).map_err(|error| from_expression(&error, channel.text()))?;
             let value = payload.eval(scope, &mut budget).map_err(|error| from_expression(&error, payload.text()))?;
             notify(&channel, &value)?;
             Ok(StepResult { shown: "{}".to_owned() })

@@ -72,28 +72,158 @@ pub fn append_plain<const N: usize>(table: &str, rows: impl Iterator<Item = [Cel
 
 fn append_to<const N: usize>(relation: pg_sys::Oid, rows: impl Iterator<Item = [Cell; N]>) {
     // SAFETY: the relation is one of ours, opened with the lock an INSERT takes and kept until commit; the tuples are
-    // formed with its own descriptor. CatalogTupleInsertWithInfo is simple_heap_insert plus the index entries, and
-    // demands just what our tables give: plain heap, plain index columns.
+    // formed with its own descriptor.
     unsafe {
         let opened = pg_sys::table_open(relation, pg_sys::RowExclusiveLock as i32);
-        let descriptor = (*opened).rd_att;
-        debug_assert_eq!((*descriptor).natts as usize, N);
-        let indexes = pg_sys::CatalogOpenIndexes(opened);
-        for row in rows {
-            let mut values = [pg_sys::Datum::from(0usize); N];
-            let mut nulls = [true; N];
-            for (i, cell) in row.into_iter().enumerate() {
-                if let Some(datum) = cell {
-                    values[i] = datum;
-                    nulls[i] = false;
-                }
-            }
-            let tuple = pg_sys::heap_form_tuple(descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
-            pg_sys::CatalogTupleInsertWithInfo(opened, tuple, indexes);
+        let tuples: Vec<pg_sys::HeapTuple> = rows.map(|row| form((*opened).rd_att, row)).collect();
+        insert_tuples(opened, &tuples);
+        for tuple in tuples {
             pg_sys::heap_freetuple(tuple);
         }
-        pg_sys::CatalogCloseIndexes(indexes);
         pg_sys::table_close(opened, pg_sys::NoLock as i32);
+    }
+}
+
+unsafe fn form<const N: usize>(descriptor: pg_sys::TupleDesc, row: [Cell; N]) -> pg_sys::HeapTuple {
+    let mut values = [pg_sys::Datum::from(0usize); N];
+    let mut nulls = [true; N];
+    for (i, cell) in row.into_iter().enumerate() {
+        if let Some(datum) = cell {
+            values[i] = datum;
+            nulls[i] = false;
+        }
+    }
+    // SAFETY: the arrays are as wide as the descriptor.
+    unsafe {
+        debug_assert_eq!((*descriptor).natts as usize, N);
+        pg_sys::heap_form_tuple(descriptor, values.as_mut_ptr(), nulls.as_mut_ptr())
+    }
+}
+
+/// Most tuples handed to the heap at once.
+const CHUNK: usize = 100;
+
+/// Inserts tuples and their index entries. The catalog's own routines for this demand just what our tables give: a
+/// plain heap, plain index columns. Several tuples share a page's lock and a WAL record.
+unsafe fn insert_tuples(relation: pg_sys::Relation, tuples: &[pg_sys::HeapTuple]) {
+    // SAFETY: an open relation of ours and tuples formed with its descriptor; slots are freed again.
+    unsafe {
+        let indexes = pg_sys::CatalogOpenIndexes(relation);
+        match tuples {
+            [] => {}
+            [one] => pg_sys::CatalogTupleInsertWithInfo(relation, *one, indexes),
+            many => {
+                let width = many.len().min(CHUNK);
+                let mut slots: Vec<*mut pg_sys::TupleTableSlot> = (0..width)
+                    .map(|_| pg_sys::MakeSingleTupleTableSlot((*relation).rd_att, &raw const pg_sys::TTSOpsHeapTuple))
+                    .collect();
+                for chunk in many.chunks(CHUNK) {
+                    for (tuple, slot) in chunk.iter().zip(&slots) {
+                        pg_sys::ExecStoreHeapTuple(*tuple, *slot, false);
+                    }
+                    let count = chunk.len() as i32;
+                    pg_sys::CatalogTuplesMultiInsertWithInfo(relation, slots.as_mut_ptr(), count, indexes);
+                }
+                for slot in slots {
+                    pg_sys::ExecDropSingleTupleTableSlot(slot);
+                }
+            }
+        }
+        pg_sys::CatalogCloseIndexes(indexes);
+    }
+}
+
+/// Rows on their way into one partition, formed but not inserted yet. They live in memory of their own that goes with
+/// the transaction.
+pub struct Pending {
+    memory: pg_sys::MemoryContext,
+    relation: pg_sys::Oid,
+    generation: u64,
+    day: i64,
+    /// With the subtransaction that made each.
+    tuples: Vec<(pg_sys::SubTransactionId, pg_sys::HeapTuple)>,
+    bytes: usize,
+}
+
+/// Most rows and bytes that wait.
+const PENDING_ROWS: usize = 500;
+const PENDING_BYTES: usize = 1 << 20;
+
+impl Pending {
+    pub const fn new() -> Self {
+        Pending {
+            memory: std::ptr::null_mut(),
+            relation: pg_sys::InvalidOid,
+            generation: 0,
+            day: 0,
+            tuples: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.tuples.is_empty()
+    }
+
+    /// Adds a row of `table`; inserts what waits when there is enough of it. False if the table does not exist.
+    pub fn add<const N: usize>(&mut self, table: &'static str, at: Micros, row: [Cell; N]) -> bool {
+        let Some(relation) = leaf(table, at) else { return false };
+        let (day, generation) = (clock::day(at), names::catalog_generation());
+        if self.day != day || self.relation != relation || self.generation != generation {
+            self.insert();
+            (self.day, self.relation, self.generation) = (day, relation, generation);
+        }
+        // SAFETY: the context is made in the transaction's own memory and forgotten with it, see `forget`.
+        unsafe {
+            if self.memory.is_null() {
+                self.memory = pg_sys::AllocSetContextCreateExtended(
+                    pg_sys::TopTransactionContext,
+                    c"automation_engine pending events".as_ptr(),
+                    pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+                    pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+                    pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+                );
+            }
+            let opened = pg_sys::table_open(relation, pg_sys::RowExclusiveLock as i32);
+            let previous = pg_sys::MemoryContextSwitchTo(self.memory);
+            let tuple = form((*opened).rd_att, row);
+            pg_sys::MemoryContextSwitchTo(previous);
+            pg_sys::table_close(opened, pg_sys::NoLock as i32);
+            self.bytes += (*tuple).t_len as usize;
+            self.tuples.push((pg_sys::GetCurrentSubTransactionId(), tuple));
+        }
+        if self.tuples.len() >= PENDING_ROWS || self.bytes >= PENDING_BYTES {
+            self.insert();
+        }
+        true
+    }
+
+    /// Inserts what waits.
+    pub fn insert(&mut self) {
+        if self.tuples.is_empty() {
+            return;
+        }
+        let tuples: Vec<pg_sys::HeapTuple> = self.tuples.drain(..).map(|(_, tuple)| tuple).collect();
+        self.bytes = 0;
+        // SAFETY: the tuples were formed with this relation's descriptor in this transaction.
+        unsafe {
+            let opened = pg_sys::table_open(self.relation, pg_sys::RowExclusiveLock as i32);
+            insert_tuples(opened, &tuples);
+            pg_sys::table_close(opened, pg_sys::NoLock as i32);
+            pg_sys::MemoryContextReset(self.memory);
+        }
+    }
+
+    /// A subtransaction was rolled back: what it added never happened.
+    pub fn discard(&mut self, subtransaction: pg_sys::SubTransactionId) {
+        self.tuples.retain(|(made_by, _)| *made_by != subtransaction);
+    }
+
+    /// The transaction is over, and the memory with it.
+    pub fn forget(&mut self) {
+        self.tuples.clear();
+        self.bytes = 0;
+        self.memory = std::ptr::null_mut();
     }
 }
 

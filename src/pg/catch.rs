@@ -30,6 +30,23 @@ impl PgError {
         matches!(self.sqlstate.as_str(), "40001" | "40P01" | "55P03")
     }
 
+    /// Raises it again as an ERROR of the surrounding transaction.
+    pub fn raise(self) -> ! {
+        let mut report = pgrx::pg_sys::panic::ErrorReport::new(
+            pgrx::PgSqlErrorCode::from(packed_sqlstate(&self.sqlstate)),
+            self.message,
+            "automation_engine",
+        );
+        if let Some(detail) = self.detail {
+            report = report.set_detail(detail);
+        }
+        if let Some(hint) = self.hint {
+            report = report.set_hint(hint);
+        }
+        report.report(pgrx::PgLogLevel::ERROR);
+        unreachable!("an ERROR does not return")
+    }
+
     pub fn from_caught(error: CaughtError) -> Self {
         match error {
             CaughtError::PostgresError(report) | CaughtError::ErrorReport(report) => PgError {
@@ -53,6 +70,11 @@ impl PgError {
 /// The five characters of a packed SQLSTATE.
 pub fn sqlstate_text(packed: i32) -> String {
     (0..5).map(|i| char::from((((packed >> (6 * i)) & 0x3f) as u8) + b'0')).collect()
+}
+
+/// The other way round.
+pub fn packed_sqlstate(text: &str) -> i32 {
+    text.bytes().take(5).enumerate().map(|(i, byte)| i32::from(byte.wrapping_sub(b'0') & 0x3f) << (6 * i)).sum()
 }
 
 /// Runs `call`, which must do nothing but call one C function, and returns its ERROR if it raises one.

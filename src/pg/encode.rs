@@ -96,7 +96,9 @@ impl Encoding {
                 Self::Date => write_instant(out, value, pg_sys::DATEOID),
                 Self::Timestamp => write_instant(out, value, pg_sys::TIMESTAMPOID),
                 Self::TimestampTz => write_instant(out, value, pg_sys::TIMESTAMPTZOID),
-                Self::Array => with_text_result(direct_call(pg_sys::array_to_json, value), |text| write_json(out, text)),
+                Self::Array => {
+                    with_text_result(direct_call(pg_sys::array_to_json, value), |text| write_json(out, text))
+                }
                 Self::Row => with_text_result(direct_call(pg_sys::row_to_json, value), |text| write_json(out, text)),
                 Self::Output(function) => {
                     let text = pg_sys::OidOutputFunctionCall(function, value);

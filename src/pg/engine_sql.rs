@@ -32,8 +32,18 @@ impl Arg {
     pub fn jsonb(text: &str) -> Self {
         let source = CString::new(text).unwrap_or_default();
         // SAFETY: jsonb's input function with a C string.
-        let datum = unsafe { pgrx::direct_function_call_as_datum(pg_sys::jsonb_in, &[Some(pg_sys::Datum::from(source.as_ptr()))]) };
+        let datum = unsafe {
+            pgrx::direct_function_call_as_datum(pg_sys::jsonb_in, &[Some(pg_sys::Datum::from(source.as_ptr()))])
+        };
         Self::new(pg_sys::JSONBOID, datum)
+    }
+
+    pub fn xid8(xid: u64) -> Self {
+        Self::new(pg_sys::XID8OID, Some(pg_sys::Datum::from(xid)))
+    }
+
+    pub fn xid8s(xids: &[u64]) -> Self {
+        Self::array(pg_sys::XID8ARRAYOID, pg_sys::XID8OID, 8, b'd', xids.iter().map(|xid| pg_sys::Datum::from(*xid)))
     }
 
     pub fn int8s(values: &[i64]) -> Self {

@@ -62,10 +62,7 @@ pub mod unguarded {
     use super::*;
 
     unsafe extern "C-unwind" {
-        pub fn SPI_execute_plan_extended(
-            plan: pg_sys::SPIPlanPtr,
-            options: *const pg_sys::SPIExecuteOptions,
-        ) -> c_int;
+        pub fn SPI_execute_plan_extended(plan: pg_sys::SPIPlanPtr, options: *const pg_sys::SPIExecuteOptions) -> c_int;
         pub fn SPI_prepare(src: *const c_char, nargs: c_int, argtypes: *mut pg_sys::Oid) -> pg_sys::SPIPlanPtr;
         pub fn parse_analyze_varparams(
             parse_tree: *mut pg_sys::RawStmt,

@@ -33,12 +33,7 @@ pub struct StatementTimeout(());
 impl StatementTimeout {
     pub fn start(milliseconds: i64) -> Self {
         // SAFETY: InitPostgres registered this timeout in every process with a database.
-        unsafe {
-            raw::enable_timeout_after(
-                raw::STATEMENT_TIMEOUT,
-                milliseconds.clamp(1, i32::MAX as i64) as i32,
-            )
-        }
+        unsafe { raw::enable_timeout_after(raw::STATEMENT_TIMEOUT, milliseconds.clamp(1, i32::MAX as i64) as i32) }
         StatementTimeout(())
     }
 }

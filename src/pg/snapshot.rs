@@ -20,10 +20,27 @@ impl Snapshot {
         Some(Snapshot { xmin, xmax, in_progress })
     }
 
+    /// Counts a transaction among those in progress, if the snapshot would otherwise see it. 0 is none.
+    pub fn add_in_progress(&mut self, xid: u64) {
+        if xid != 0
+            && self.sees(xid)
+            && let Err(place) = self.in_progress.binary_search(&xid)
+        {
+            self.in_progress.insert(place, xid);
+            self.xmin = self.xmin.min(xid);
+        }
+    }
+
     /// Had the transaction ended when the snapshot was taken?
     pub fn sees(&self, xid: u64) -> bool {
         xid < self.xmin || (xid < self.xmax && self.in_progress.binary_search(&xid).is_err())
     }
+}
+
+/// Id of the current transaction, 0 if it has none yet.
+pub fn own_transaction() -> u64 {
+    // SAFETY: reads state of the current transaction.
+    unsafe { pgrx::pg_sys::GetTopFullTransactionIdIfAny().value }
 }
 
 #[cfg(test)]
@@ -35,5 +52,15 @@ mod tests {
         let snapshot = Snapshot::parse("10:20:10,14,15").expect("valid");
         assert!(snapshot.sees(9) && snapshot.sees(11) && snapshot.sees(19));
         assert!(!snapshot.sees(10) && !snapshot.sees(15) && !snapshot.sees(20));
+    }
+
+    #[test]
+    fn the_transaction_that_takes_a_snapshot_is_still_open() {
+        let mut snapshot = Snapshot::parse("10:20:14").expect("valid");
+        for xid in [0, 12, 14, 25, 8] {
+            snapshot.add_in_progress(xid);
+        }
+        assert_eq!(snapshot.in_progress, [8, 12, 14]);
+        assert!(!snapshot.sees(12) && !snapshot.sees(8) && snapshot.sees(9) && snapshot.sees(11));
     }
 }

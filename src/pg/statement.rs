@@ -100,8 +100,11 @@ impl Statement {
                     None => pg_sys::Datum::from(0usize),
                 };
             }
-            let options =
-                pg_sys::SPIExecuteOptions { params: list, read_only: false, ..std::mem::zeroed::<pg_sys::SPIExecuteOptions>() };
+            let options = pg_sys::SPIExecuteOptions {
+                params: list,
+                read_only: false,
+                ..std::mem::zeroed::<pg_sys::SPIExecuteOptions>()
+            };
             let (plan, options) = (self.plan, &raw const options);
             let code = catch(|| unguarded::SPI_execute_plan_extended(plan, options))?;
             if code < 0 {
@@ -132,9 +135,7 @@ fn parameter_types(sql: &CString, parameters: usize) -> Result<Vec<pg_sys::Oid>,
             let mut found = pg_sys::palloc0(size).cast::<pg_sys::Oid>();
             let (found_at, count_at) = (&raw mut found, &raw mut count);
             // Analysis adds its own notes to the tree; SPI_prepare parses the text afresh.
-            catch(|| {
-                unguarded::parse_analyze_varparams(statement, source, found_at, count_at, std::ptr::null_mut())
-            })?;
+            catch(|| unguarded::parse_analyze_varparams(statement, source, found_at, count_at, std::ptr::null_mut()))?;
             for (i, slot) in types.iter_mut().enumerate().take(count as usize) {
                 let oid = *found.add(i);
                 if oid != pg_sys::InvalidOid && oid != pg_sys::UNKNOWNOID {

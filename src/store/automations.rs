@@ -61,10 +61,8 @@ const FINGERPRINT: &str = "
 
 /// Differs whenever a definition has changed in this snapshot.
 pub fn fingerprint() -> (i64, i64) {
-    as_engine(|| {
-        query_one(FINGERPRINT, &[], |row| (row.int8(1).unwrap_or_default(), row.int8(2).unwrap_or_default()))
-    })
-    .unwrap_or_default()
+    as_engine(|| query_one(FINGERPRINT, &[], |row| (row.int8(1).unwrap_or_default(), row.int8(2).unwrap_or_default())))
+        .unwrap_or_default()
 }
 
 const NOTE_CHANGE: &str = "INSERT INTO automation_internal.definition_change DEFAULT VALUES";
@@ -201,14 +199,8 @@ const SET_STATUS: &str = "
 
 /// Moves an automation from one status to another; false if it was not in the first one.
 pub fn set_status(id: i32, from: &str, to: &str, by: &str, details: &serde_json::Value) -> bool {
-    let args = [
-        id.into(),
-        to.into(),
-        Arg::timestamp(clock::now()),
-        by.into(),
-        Arg::jsonb(&details.to_string()),
-        from.into(),
-    ];
+    let args =
+        [id.into(), to.into(), Arg::timestamp(clock::now()), by.into(), Arg::jsonb(&details.to_string()), from.into()];
     as_engine(|| execute(SET_STATUS, &args)) == 1
 }
 

@@ -78,7 +78,7 @@ pub struct Dispatch {
 }
 
 // MATERIALIZED is written out because a subquery with LIMIT that is joined may be run twice and claim too much.
-const CLAIM: &str = "
+pub const CLAIM: &str = "
     WITH claimed AS MATERIALIZED (
         SELECT d.id, d.run_id, d.event_id, d.event_at, d.ordering_key, d.automation_id, d.version_id, d.trigger_no,
                d.attempt

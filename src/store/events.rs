@@ -1,8 +1,10 @@
 //! The event log: appending to it and reading it back.
+use std::cell::RefCell;
+
 use automation_core::value::Value;
 use pgrx::pg_sys;
 
-use crate::pg::append::{self, varlena};
+use crate::pg::append::{self, Pending, varlena};
 use crate::pg::clock::{self, Micros};
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity;
@@ -75,8 +77,18 @@ pub struct NewEvent<'a> {
     pub payload: Option<&'a [u8]>,
 }
 
+thread_local!(static PENDING: RefCell<Pending> = const { RefCell::new(Pending::new()) });
+
 /// Appends one event to the log and arms the wake-up for this transaction's commit. Returns its id.
 pub fn append_event(event: &NewEvent<'_>) -> i64 {
+    let id = buffer_event(event);
+    insert_buffered();
+    id
+}
+
+/// Like `append_event`, but the row may wait in memory for others of the same statement. The caller sees to it that
+/// `insert_buffered` is called before the statement ends.
+pub fn buffer_event(event: &NewEvent<'_>) -> i64 {
     // SAFETY: assigns the transaction its id if it has none; must come before the event's id is drawn, since the
     // router relies on ids of transactions younger than a snapshot being younger than that snapshot.
     #[allow(unsafe_code)]
@@ -106,12 +118,31 @@ pub fn append_event(event: &NewEvent<'_>) -> i64 {
         event.next.map(text),
         event.payload.map(text),
     ];
-    if !append::append("event", at, std::iter::once(row)) {
+    if !PENDING.with(|pending| pending.borrow_mut().add("event", at, row)) {
         // The extension is being dropped under us; there is nobody left to tell.
         return 0;
     }
     workers::wake::conductor_at_commit();
     id
+}
+
+/// Inserts the events that wait.
+pub fn insert_buffered() {
+    PENDING.with(|pending| {
+        if !pending.borrow().is_empty() {
+            pending.borrow_mut().insert();
+        }
+    });
+}
+
+/// A subtransaction was rolled back.
+pub fn discard_buffered(subtransaction: pg_sys::SubTransactionId) {
+    PENDING.with(|pending| pending.borrow_mut().discard(subtransaction));
+}
+
+/// The transaction is over.
+pub fn forget_buffered() {
+    PENDING.with(|pending| pending.borrow_mut().forget());
 }
 
 /// An event as it was read back.
@@ -189,10 +220,7 @@ pub fn images(event: &Event) -> (Value, Value) {
 
 fn overlay(whole: &Value, fields: &Value) -> Value {
     let (Value::Object(whole), Value::Object(fields)) = (whole, fields) else { return whole.clone() };
-    let merged = whole
-        .iter()
-        .map(|(name, value)| (name.clone(), fields.get(name).unwrap_or(value).clone()))
-        .collect();
+    let merged = whole.iter().map(|(name, value)| (name.clone(), fields.get(name).unwrap_or(value).clone())).collect();
     Value::object(merged)
 }
 
@@ -207,7 +235,7 @@ const ONE: &str = "
       FROM automation_internal.event AS e
      WHERE e.id = $1";
 
-const MANY: &str = "
+pub const MANY: &str = "
     SELECT e.id, e.xid, e.occurred_at, e.cause_run, e.relation, e.role, e.depth, e.op, e.truncated, e.kind,
            e.entity_id, e.topic, e.tenant, e.actor, e.changed, e.prev, e.next, e.payload
       FROM automation_internal.event AS e

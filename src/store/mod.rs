@@ -12,6 +12,7 @@ pub mod kinds;
 pub mod log;
 pub mod owners;
 pub mod partitions;
+pub mod rights;
 pub mod router;
 pub mod runs;
 pub mod stats;

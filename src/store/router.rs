@@ -92,10 +92,11 @@ const PRESENT: &str = "
 /// This moment. The floor is read by a statement of its own before the snapshot is taken, the ceiling after it.
 pub fn present() -> Option<Moment> {
     let floor = query_one(FLOOR, &[], |row| row.int8(1)).flatten()?;
-    query_one(PRESENT, &[], |row| {
-        Some(Moment { snapshot: Snapshot::parse(&row.text(1)?)?, floor, ceiling: row.int8(2)? })
-    })
-    .flatten()
+    let (mut snapshot, ceiling) =
+        query_one(PRESENT, &[], |row| Snapshot::parse(&row.text(1)?).zip(row.int8(2))).flatten()?;
+    // A snapshot never lists the transaction that takes it; for the cursor ours is as open as any other.
+    snapshot.add_in_progress(crate::pg::snapshot::own_transaction());
+    Some(Moment { snapshot, floor, ceiling })
 }
 
 const ADVANCE: &str = "
@@ -128,7 +129,7 @@ pub fn finish_batch(cursor: &Cursor, to: &Moment) {
     }
 }
 
-const BY_ID: &str = "
+pub const BY_ID: &str = "
     SELECT e.id, e.xid, e.occurred_at, e.cause_run, e.relation, e.role, e.depth, e.op, e.truncated, e.kind,
            e.entity_id, e.topic, e.tenant, e.actor, e.changed, e.prev, e.next, e.payload
       FROM automation_internal.event AS e
@@ -142,20 +143,20 @@ pub fn events_between(above: i64, up_to: i64, limit: i64) -> Vec<Event> {
     read(query(BY_ID, &[above.into(), up_to.into(), limit.into()], |row| Event::read(row, 1)))
 }
 
-const OF_TRANSACTIONS: &str = "
+pub const OF_TRANSACTIONS: &str = "
     SELECT e.id, e.xid, e.occurred_at, e.cause_run, e.relation, e.role, e.depth, e.op, e.truncated, e.kind,
            e.entity_id, e.topic, e.tenant, e.actor, e.changed, e.prev, e.next, e.payload
       FROM automation_internal.event AS e
-     WHERE e.xid = ANY ($1::text[]::xid8[])
-       AND e.id > $2
-       AND e.id <= $3
-     ORDER BY e.id
+     WHERE e.xid = ANY ($1)
+       AND e.id + 0 > $2
+       AND e.id + 0 <= $3
+     ORDER BY e.id + 0
      LIMIT $4";
 
-/// Events of the given transactions within a range of ids, in order.
+/// Events of the given transactions within a range of ids, in order. The ids are written as expressions so that only
+/// the index on (xid, id) fits: a walk along the ids would read the log from its beginning.
 pub fn events_of(xids: &[u64], above: i64, up_to: i64, limit: i64) -> Vec<Event> {
-    let texts: Vec<String> = xids.iter().map(u64::to_string).collect();
-    let args = [Arg::texts(&texts), above.into(), up_to.into(), limit.into()];
+    let args = [Arg::xid8s(xids), above.into(), up_to.into(), limit.into()];
     read(query(OF_TRANSACTIONS, &args, |row| Event::read(row, 1)))
 }
 
@@ -163,17 +164,16 @@ const SINCE_TRANSACTION: &str = "
     SELECT e.id, e.xid, e.occurred_at, e.cause_run, e.relation, e.role, e.depth, e.op, e.truncated, e.kind,
            e.entity_id, e.topic, e.tenant, e.actor, e.changed, e.prev, e.next, e.payload
       FROM automation_internal.event AS e
-     WHERE e.xid >= $1::text::xid8
-       AND e.xid < $2::text::xid8
-       AND e.id > $3
-       AND e.id <= $4
-     ORDER BY e.id
+     WHERE e.xid >= $1
+       AND e.xid < $2
+       AND e.id + 0 > $3
+       AND e.id + 0 <= $4
+     ORDER BY e.id + 0
      LIMIT $5";
 
 /// Events of a range of transactions within a range of ids, in order.
 pub fn events_since(xid: u64, below: u64, above: i64, up_to: i64, limit: i64) -> Vec<Event> {
-    let (from, to) = (xid.to_string(), below.to_string());
-    let args = [from.as_str().into(), to.as_str().into(), above.into(), up_to.into(), limit.into()];
+    let args = [Arg::xid8(xid), Arg::xid8(below), above.into(), up_to.into(), limit.into()];
     read(query(SINCE_TRANSACTION, &args, |row| Event::read(row, 1)))
 }
 

@@ -17,6 +17,9 @@ const SLOW_BATCH: i64 = 40_000;
 /// A batch that takes less than this is followed by larger ones.
 const QUICK_BATCH: i64 = 10_000;
 
+/// How often a run that deadlocks, cannot serialize or cannot get a lock is tried again.
+const MOST_TRIES: u32 = 8;
+
 unsafe extern "C-unwind" fn on_exit(_code: i32, argument: pg_sys::Datum) {
     shared().executors[argument.value()].release();
     if let Some(slot) = shared().database(shmem::my_database()) {
@@ -50,6 +53,13 @@ pub extern "C-unwind" fn automation_executor_main(argument: pg_sys::Datum) {
     let limit = gucs::batch_size().min(10);
     let careful = (gucs::executors() as i64 * gucs::batch_size()).max(1);
     Executor { slot, home, claimer: Claimer::new(owner, true), limit, careful, failures: 0 }.work()
+}
+
+/// What to do about dispatches from before the server's start.
+enum Careful {
+    Ready,
+    Wait,
+    Over,
 }
 
 struct Executor {
@@ -90,8 +100,18 @@ impl Executor {
 
     /// One batch. Some(true) if there may be more at once, None after a failure.
     fn turn(&mut self, began: i64) -> Option<bool> {
-        if self.careful > 0 && !self.prepare_carefully() {
-            self.careful = 0;
+        if self.careful > 0 {
+            match self.prepare_carefully() {
+                Careful::Ready => {}
+                Careful::Wait => {
+                    registration::wait(std::time::Duration::from_millis(10));
+                    return Some(true);
+                }
+                Careful::Over => {
+                    self.careful = 0;
+                    self.home.set_careful_done(self.claimer.owner.to_u32());
+                }
+            }
         }
         let limit = if self.careful > 0 { 1 } else { self.limit };
         let claimer = &mut self.claimer;
@@ -143,20 +163,35 @@ impl Executor {
     }
 
     /// Before a dispatch that the last crash may have been about is run, the attempt is committed, so that a step that
-    /// takes the server down is found out. False when none is left.
-    fn prepare_carefully(&mut self) -> bool {
+    /// takes the server down is found out. One executor at a time does this, and nobody else of its owner runs anything
+    /// meanwhile, so an attempt that was counted is an attempt that is made.
+    fn prepare_carefully(&mut self) -> Careful {
         let below = self.home.careful_below.load(Ordering::Acquire);
         let owner = self.claimer.owner;
+        if self.home.is_careful_done(owner.to_u32()) {
+            return Careful::Over;
+        }
+        if !self.home.hold_careful(registration::is_alive) {
+            return Careful::Wait;
+        }
         let head = in_transaction(|| {
             if !names::extension_installed() {
                 return None;
             }
             let head = store::dispatches::claim(owner, 0, 1).into_iter().next().filter(|head| head.id < below)?;
-            store::dispatches::count_attempt(owner, head.id);
-            Some(head.id)
+            let free = store::dispatches::passed_over(owner, 0, head.id, &[head.id]).is_empty();
+            if free {
+                store::dispatches::count_attempt(owner, head.id);
+            }
+            Some(free)
         });
         failpoint("attempt_counted");
-        matches!(head, Ok(Some(_)))
+        match head {
+            Ok(Some(true)) => Careful::Ready,
+            Ok(None) => Careful::Over,
+            // A session that drives the queue by hand holds what comes before, or the look failed.
+            Ok(Some(false)) | Err(_) => Careful::Wait,
+        }
     }
 
     fn failed(&mut self, failure: &Failure, limit: i64) -> Option<bool> {
@@ -166,21 +201,24 @@ impl Executor {
             self.limit = 1;
             return Some(true);
         }
-        let claimer = &self.claimer;
-        let head = in_transaction(|| store::dispatches::claim(claimer.owner, 0, 1).first().map(|head| head.id));
-        match (failure, head) {
-            (Failure::Commit(error), Ok(Some(head))) if !error.is_transient() => {
-                let written = in_transaction(|| {
-                    store::dispatches::claim(claimer.owner, head, 1);
-                    executor::fail(claimer, head, error);
-                });
-                if written.is_ok() {
-                    return Some(true);
-                }
-            }
-            _ => {}
-        }
         self.failures += 1;
+        let hopeless = match failure {
+            Failure::Commit(error) => !error.is_transient(),
+            Failure::Work(_) => false,
+        };
+        if let Some(head) = self.claimer.head
+            && (hopeless || self.failures >= MOST_TRIES)
+        {
+            let claimer = &self.claimer;
+            let written = in_transaction(|| {
+                store::dispatches::claim(claimer.owner, head, 1);
+                executor::fail(claimer, head, error);
+            });
+            if written.is_ok() {
+                self.failures = 0;
+                return Some(true);
+            }
+        }
         warning!("automation_engine executor: {} ({})", error.message, error.sqlstate);
         None
     }

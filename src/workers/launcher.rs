@@ -76,8 +76,7 @@ impl Launcher {
 
     fn turn(&mut self) -> Duration {
         let now = clock::now();
-        let (wanted, completed) =
-            (shared().launcher_wanted.load(Ordering::Acquire), shmem::completed_transactions());
+        let (wanted, completed) = (shared().launcher_wanted.load(Ordering::Acquire), shmem::completed_transactions());
         let due = match self.seen {
             None => true,
             Some((wishes, transactions)) => {

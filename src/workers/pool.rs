@@ -78,22 +78,22 @@ impl Pool {
     /// None if the owner is served; otherwise when to look again.
     fn attend_owner(&mut self, owner: u32, now: i64) -> Option<i64> {
         let slots: Vec<&ExecutorSlot> = self.of(owner).collect();
-        let idle = slots.iter().any(|slot| {
-            slot.pid.load(Ordering::Acquire) != 0 && slot.busy_since.load(Ordering::Acquire) == 0
-        });
+        let idle = slots
+            .iter()
+            .any(|slot| slot.pid.load(Ordering::Acquire) != 0 && slot.busy_since.load(Ordering::Acquire) == 0);
         let starting = slots.iter().any(|slot| slot.pid.load(Ordering::Acquire) == 0);
         if starting {
             return Some(now + PATIENCE);
         }
         let oid = pg_sys::Oid::from(owner);
+        let queued = in_transaction(|| dispatches::queued(oid, slots.len() as i64 + 1)).unwrap_or(0);
+        if queued == 0 {
+            return None;
+        }
         if !slots.is_empty() {
             let patient = slots.iter().any(|slot| now - slot.busy_since.load(Ordering::Acquire) < PATIENCE);
             if !idle && patient {
                 return Some(now + PATIENCE);
-            }
-            let queued = in_transaction(|| dispatches::queued(oid, slots.len() as i64 + 1)).unwrap_or(0);
-            if queued == 0 {
-                return None;
             }
             if idle {
                 // Work is there and somebody is free: it was woken, and will take it.
@@ -106,8 +106,13 @@ impl Pool {
         }
         let refusal = in_transaction(|| owners::refusal(oid)).unwrap_or(None);
         if let Some(refusal) = refusal {
-            let known = in_transaction(|| owners::log_refusal(oid, &refusal));
-            drop(known);
+            let logged = in_transaction(|| {
+                owners::log_refusal(oid, &refusal);
+                owners::retire_dropped();
+            });
+            if let Err(failure) = logged {
+                pgrx::warning!("automation_engine conductor: {}", failure.error().message);
+            }
             return Some(now + REFUSED_WAIT);
         }
         self.start(oid, slots.len(), now)

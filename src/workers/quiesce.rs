@@ -74,7 +74,9 @@ unsafe fn database_needed(statement: *mut pg_sys::Node) -> Option<pg_sys::Oid> {
             pg_sys::NodeTag::T_DropdbStmt => owned((*statement.cast::<pg_sys::DropdbStmt>()).dbname),
             pg_sys::NodeTag::T_RenameStmt => {
                 let rename = statement.cast::<pg_sys::RenameStmt>();
-                ((*rename).renameType == pg_sys::ObjectType::OBJECT_DATABASE).then(|| owned((*rename).subname)).flatten()
+                ((*rename).renameType == pg_sys::ObjectType::OBJECT_DATABASE)
+                    .then(|| owned((*rename).subname))
+                    .flatten()
             }
             pg_sys::NodeTag::T_AlterDatabaseStmt => owned((*statement.cast::<pg_sys::AlterDatabaseStmt>()).dbname),
             pg_sys::NodeTag::T_CreatedbStmt => template_of(statement.cast()),
@@ -197,7 +199,9 @@ fn register() {
 unsafe extern "C-unwind" fn on_transaction_end(event: pg_sys::XactEvent::Type, _argument: *mut std::ffi::c_void) {
     let ended = matches!(
         event,
-        pg_sys::XactEvent::XACT_EVENT_COMMIT | pg_sys::XactEvent::XACT_EVENT_ABORT | pg_sys::XactEvent::XACT_EVENT_PREPARE
+        pg_sys::XactEvent::XACT_EVENT_COMMIT
+            | pg_sys::XactEvent::XACT_EVENT_ABORT
+            | pg_sys::XactEvent::XACT_EVENT_PREPARE
     );
     if !ended {
         return;

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use pgrx::pg_sys;
 
 use crate::shmem;
+use crate::store::events;
 
 thread_local! {
     static REGISTERED: Cell<bool> = const { Cell::new(false) };
@@ -19,7 +20,10 @@ thread_local! {
 fn register() {
     if !REGISTERED.replace(true) {
         // SAFETY: a plain function, registered once for the life of the process.
-        unsafe { pg_sys::RegisterXactCallback(Some(on_transaction_event), std::ptr::null_mut()) }
+        unsafe {
+            pg_sys::RegisterXactCallback(Some(on_transaction_event), std::ptr::null_mut());
+            pg_sys::RegisterSubXactCallback(Some(on_subtransaction_event), std::ptr::null_mut());
+        }
     }
 }
 
@@ -44,13 +48,31 @@ pub fn launcher_at_commit() {
     }
 }
 
+/// What a statement has captured is inserted before its subtransaction ends, and forgotten if that is rolled back.
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn on_subtransaction_event(
+    event: pg_sys::SubXactEvent::Type,
+    subtransaction: pg_sys::SubTransactionId,
+    _parent: pg_sys::SubTransactionId,
+    _argument: *mut std::ffi::c_void,
+) {
+    match event {
+        pg_sys::SubXactEvent::SUBXACT_EVENT_PRE_COMMIT_SUB => events::insert_buffered(),
+        pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB => events::discard_buffered(subtransaction),
+        _ => {}
+    }
+}
+
+#[pgrx::pg_guard]
 unsafe extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type, _argument: *mut std::ffi::c_void) {
     match event {
         pg_sys::XactEvent::XACT_EVENT_PRE_COMMIT | pg_sys::XactEvent::XACT_EVENT_PRE_PREPARE => {
             // Still inside the transaction: errors are allowed here.
             crate::capture::flush_moved_rows();
+            events::insert_buffered();
         }
         pg_sys::XactEvent::XACT_EVENT_COMMIT => {
+            events::forget_buffered();
             CLAIMED.set(false);
             if CAPTURED.replace(false)
                 && let Some(slot) = shmem::shared().database(shmem::my_database())
@@ -65,6 +87,7 @@ unsafe extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type,
             CAPTURED.set(false);
             LAUNCH.set(false);
             crate::capture::forget_moved_rows();
+            events::forget_buffered();
             if CLAIMED.replace(false) {
                 shmem::shared().claims_returned.fetch_add(1, Ordering::AcqRel);
             }

@@ -1,0 +1,67 @@
+//! The hot statements find their rows through the indexes made for them, without statistics and whatever the data.
+use pgrx::prelude::*;
+
+#[pg_schema]
+mod tests {
+    use crate::pg_tests::{run, text};
+    use crate::store::{dispatches, events, router};
+    use pgrx::prelude::*;
+
+    /// The plan of a statement of ours, planned as the engine plans it.
+    fn plan(sql: &str, types: &str, values: &str) -> String {
+        let _pinned = crate::pg::settings::Pinned::planner();
+        run("SET LOCAL plan_cache_mode = force_generic_plan");
+        run(&format!("PREPARE hot ({types}) AS {sql}"));
+        let lines = Spi::connect(|client| {
+            client
+                .select(&format!("EXPLAIN (COSTS OFF) EXECUTE hot ({values})"), None, &[])
+                .map(|rows| rows.filter_map(|row| row.get::<String>(1).ok().flatten()).collect::<Vec<_>>().join("\n"))
+        });
+        run("DEALLOCATE hot");
+        lines.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[pg_test]
+    fn a_claim_walks_the_primary_key_in_order() {
+        let plan = plan(dispatches::CLAIM, "oid, bigint, bigint", "10, 1, 100");
+        assert!(plan.contains("Index Scan using dispatch_pkey"), "{plan}");
+        assert!(!plan.contains("Seq Scan on dispatch"), "{plan}");
+    }
+
+    #[pg_test]
+    fn the_router_reads_a_range_of_ids_in_order() {
+        let plan = plan(router::BY_ID, "bigint, bigint, bigint", "1, 100, 1000");
+        assert!(plan.contains("_id_idx") && !plan.contains("Seq Scan") && !plan.contains("Sort "), "{plan}");
+    }
+
+    #[pg_test]
+    fn late_transactions_are_found_by_their_ids() {
+        let plan = plan(router::OF_TRANSACTIONS, "text[], bigint, bigint, bigint", "'{1,2}', 1, 100, 1000");
+        assert!(plan.contains("_xid_id_idx") && !plan.contains("Seq Scan"), "{plan}");
+    }
+
+    #[pg_test]
+    fn executors_find_events_by_id_in_the_partition_of_their_day() {
+        let plan = plan(events::MANY, "bigint[], timestamptz, timestamptz", "'{1,2,3}', now(), now()");
+        assert!(plan.contains("_id_idx") && plan.contains("Subplans Removed"), "{plan}");
+    }
+
+    #[pg_test]
+    fn every_public_object_has_a_comment() {
+        let missing = text(
+            "SELECT string_agg(what, ', ') FROM (
+                 SELECT 'function ' || p.oid::regprocedure AS what FROM pg_proc AS p
+                  WHERE p.pronamespace = 'automation'::regnamespace AND obj_description(p.oid, 'pg_proc') IS NULL
+                 UNION ALL
+                 SELECT 'relation ' || c.oid::regclass FROM pg_class AS c
+                  WHERE c.relnamespace = 'automation'::regnamespace AND c.relkind = 'v'
+                    AND obj_description(c.oid, 'pg_class') IS NULL
+                 UNION ALL
+                 SELECT 'column ' || c.oid::regclass || '.' || a.attname FROM pg_class AS c
+                   JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0
+                  WHERE c.relnamespace = 'automation'::regnamespace AND c.relkind = 'v'
+                    AND col_description(c.oid, a.attnum) IS NULL) AS m",
+        );
+        assert_eq!(missing, None);
+    }
+}

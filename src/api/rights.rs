@@ -1,0 +1,86 @@
+//! Who may do what: rights are given tier by tier, since PUBLIC gets nothing.
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+use crate::error::{EngineError, EngineResult, OrReport};
+use crate::pg::{identity, names};
+use crate::store::{log, rights};
+
+/// Lets a role use the engine: as viewer, operator, author or admin.
+#[pg_extern]
+fn grant_usage(role: &str, tier: &str) -> Result<(), ErrorReport> {
+    change(role, Some(tier)).or_report()
+}
+
+/// Takes all rights that grant_usage() gave to a role.
+#[pg_extern]
+fn revoke_usage(role: &str) -> Result<(), ErrorReport> {
+    change(role, None).or_report()
+}
+
+// Each tier has what the ones before it have.
+const VIEWER: &[&str] = &[
+    "document",
+    "timeline",
+    "status",
+    "evaluate",
+    "extract_refs",
+    "match_topic",
+    "match_filter",
+    "validate",
+    "state",
+    "worker_list",
+];
+const OPERATOR: &[&str] = &["start_run", "cancel_run", "activate", "pause", "resume"];
+const AUTHOR: &[&str] = &[
+    "define",
+    "define_document",
+    "define_text",
+    "step_options",
+    "drop_automation",
+    "revert_to_draft",
+    "watch_table",
+    "unwatch_table",
+    "set_state",
+    "patch_state",
+    "remove_state",
+    "emit",
+    "on_created",
+    "on_updated",
+    "on_deleted",
+    "on_changed",
+    "on_event",
+    "on_call",
+    "sql",
+    "call",
+    "publish",
+    "notify",
+    "dispatch",
+    "drain",
+];
+const ADMIN: &[&str] = &["route", "sweep", "start_workers", "stop_workers", "grant_usage", "revoke_usage"];
+
+fn change(role: &str, tier: Option<&str>) -> EngineResult<()> {
+    if !identity::is_superuser(identity::current_user()) {
+        return Err(EngineError::not_allowed("must be superuser to grant or revoke the use of automation_engine"));
+    }
+    if identity::role_by_name(role).is_none() {
+        return Err(EngineError::unknown_role(role));
+    }
+    let tiers: &[&[&str]] = match tier {
+        None => &[],
+        Some("viewer") => &[VIEWER],
+        Some("operator") => &[VIEWER, OPERATOR],
+        Some("author") => &[VIEWER, OPERATOR, AUTHOR],
+        Some("admin") => &[VIEWER, OPERATOR, AUTHOR, ADMIN],
+        Some(other) => {
+            return Err(EngineError::invalid(format!("invalid tier \"{other}\""))
+                .hint("Use viewer, operator, author or admin."));
+        }
+    };
+    let functions: Vec<&str> = tiers.iter().flat_map(|tier| tier.iter().copied()).collect();
+    rights::replace(&names::quote_identifier(role), &functions, tier.is_some());
+    let action = if tier.is_some() { "usage.granted" } else { "usage.revoked" };
+    log::audit(action, "", &serde_json::json!({ "role": role, "tier": tier }));
+    Ok(())
+}

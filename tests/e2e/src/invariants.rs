@@ -124,19 +124,21 @@ impl Database<'_> {
         self.wait_at_most(patience, "every change is routed and run", DRAINED)
     }
 
-    /// Fails with every invariant that does not hold, and the rows that say so.
+    /// The invariants that do not hold, each by its name and the rows that say so.
+    #[track_caller]
+    pub fn broken_invariants(&self) -> Vec<String> {
+        let answers = invariants().map(|(name, query)| (name, self.rows(query)));
+        let broken = answers.filter(|(_, rows)| !rows.is_empty());
+        broken.map(|(name, rows)| format!("I{name}: {} rows\n{}", rows.len(), listed(&rows))).collect()
+    }
+
+    /// Fails with every invariant that does not hold.
     #[track_caller]
     pub fn expect_invariants(&self) {
-        let mut broken = String::new();
-        for (name, query) in invariants() {
-            let rows = self.rows(query);
-            if !rows.is_empty() {
-                let _ = writeln!(broken, "broken: I{name} ({} rows)\n{}", rows.len(), listed(&rows));
-            }
-        }
+        let broken = self.broken_invariants();
         if !broken.is_empty() {
-            let unusual = self.rows(UNUSUAL);
-            panic!("{broken}unusual runs:\n{}{}", listed(&unusual), self.cluster().log_tail());
+            let unusual = listed(&self.rows(UNUSUAL));
+            panic!("broken: {}unusual runs:\n{unusual}{}", broken.join("broken: "), self.cluster().log_tail());
         }
     }
 

@@ -318,3 +318,60 @@ fn a_commit_that_fails_ends_its_own_run_and_no_other() {
     assert_eq!(db.number("SELECT count(*) FROM automation.runs WHERE automation = 'pack'"), 400);
     db.expect_invariants();
 }
+
+#[test]
+fn the_invariants_notice_what_is_wrong() {
+    let cluster = Cluster::start();
+    let db = open_ledger(&cluster);
+    cluster.reload(&[("automation_engine.enabled", "off")]);
+    db.wait_for_workers(Worker::Executor, 0);
+    let queued = "INSERT INTO automation_internal.dispatch
+                         (owner, id, run_id, event_id, event_at, created_at, automation_id, version_id, trigger_no, reason)
+                  SELECT h.owner, 999999, h.id + 999999, h.event_id, h.event_at, now(), h.automation_id, h.version_id,
+                         h.trigger_no, 't'
+                    FROM automation_internal.run_history AS h LIMIT 1;";
+    for (break_it, noticed) in [
+        ("DELETE FROM effect WHERE seq = 3", &["I1 every expected effect", "I5 a completed run has"][..]),
+        (
+            "INSERT INTO effect (automation, account, version, change, run, by_role)
+             SELECT automation, account, version, change, run, by_role FROM effect WHERE version = 2 LIMIT 1",
+            &["I1 no effect is there twice", "I6 the effects on one account"],
+        ),
+        (
+            "UPDATE automation_internal.event SET occurred_at = occurred_at - interval '6 seconds';
+             UPDATE automation_internal.router_cursor SET from_snapshot = '10:10:'",
+            &["I2 no event older than"],
+        ),
+        ("UPDATE automation_internal.router_cursor SET from_floor = 1000000", &["I2 the cursor is one row"]),
+        ("UPDATE automation_internal.router_cursor SET to_floor = 1", &["I2 the cursor is one row"]),
+        ("DELETE FROM automation_internal.router_cursor", &["I2 the cursor is one row"]),
+        (&format!("{queued} UPDATE automation_internal.dispatch SET event_id = 0"), &["I3 every queued dispatch"]),
+        (&format!("{queued} UPDATE automation_internal.dispatch SET version_id = 0"), &["I3 every queued dispatch"]),
+        (
+            &format!("{queued} UPDATE automation_internal.dispatch SET run_id = run_id - 999999"),
+            &["I3 no run is both queued and ended"],
+        ),
+        (
+            "INSERT INTO automation_internal.run_history SELECT * FROM automation_internal.run_history LIMIT 1",
+            &["I5 no run ended twice", "I5 no event made a trigger"],
+        ),
+        ("UPDATE automation_internal.run_history SET status = 'failed'", &["I5 a completed run has"]),
+        (
+            "UPDATE effect AS e SET version = 3 - e.version, change = other.change
+               FROM effect AS other
+              WHERE e.account = 1 AND other.account = 1 AND other.automation = e.automation
+                AND other.version = 3 - e.version",
+            &["I6 the effects on one account"],
+        ),
+        ("UPDATE effect SET by_role = 'postgres' WHERE seq = 1", &["I8 every effect was written by"]),
+    ] {
+        db.execute("BEGIN");
+        db.execute(break_it);
+        let broken = db.broken_invariants();
+        db.execute("ROLLBACK");
+        let as_expected = broken.len() == noticed.len()
+            && noticed.iter().all(|name| broken.iter().any(|text| text.starts_with(name)));
+        assert!(as_expected, "after: {break_it}\nexpected: {noticed:?}\nnoticed: {broken:?}");
+    }
+    db.expect_invariants();
+}

@@ -1,8 +1,8 @@
 //! A ledger whose effects can be counted, and the invariants that hold over it after any fault (`tests/invariants.sql`).
 //!
 //! Every change of an account takes its next version and notes itself in `made_change`, in one transaction. Two
-//! automations of two owners each leave one row in `effect` per change. So what the database says was committed is
-//! what must have happened, whatever was killed in between.
+//! automations of two owners each leave one row in `effect` per change, and a third does so for what the second one
+//! changes itself. So what the database says was committed is what must have happened, whatever was killed in between.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -20,6 +20,8 @@ const SCHEMA: &str = "
     CREATE ROLE auditor LOGIN;
     CREATE TABLE account (id int PRIMARY KEY, version bigint NOT NULL DEFAULT 0, change bigint NOT NULL DEFAULT 0);
     INSERT INTO account (id) SELECT generate_series(1, 8);
+    CREATE TABLE mirror (LIKE account INCLUDING ALL);
+    INSERT INTO mirror SELECT * FROM account;
     CREATE TABLE made_change (account int NOT NULL, version bigint NOT NULL, change bigint NOT NULL);
     CREATE TABLE effect (
         seq bigint GENERATED ALWAYS AS IDENTITY,
@@ -31,10 +33,12 @@ const SCHEMA: &str = "
         by_role name NOT NULL DEFAULT current_user);
     CREATE VIEW expected_effect AS
         SELECT a.automation, c.account, c.version, c.change
-          FROM made_change AS c CROSS JOIN (VALUES ('book'), ('audit')) AS a (automation);
-    GRANT SELECT ON account TO bookkeeper, auditor;
+          FROM made_change AS c CROSS JOIN (VALUES ('book'), ('audit'), ('confirm')) AS a (automation);
+    GRANT SELECT ON account, mirror TO bookkeeper, auditor;
+    GRANT UPDATE ON mirror TO auditor;
     GRANT INSERT ON effect TO bookkeeper, auditor;
     SELECT automation.watch_table('account');
+    SELECT automation.watch_table('mirror');
     SELECT automation.define('book', run_as => 'bookkeeper',
         trigger => automation.on_updated('account'),
         steps   => ARRAY[
@@ -45,7 +49,14 @@ const SCHEMA: &str = "
         trigger => automation.on_updated('account'),
         steps   => ARRAY[
             automation.sql($$ INSERT INTO effect (automation, account, version, change, run)
-                              VALUES ('audit', {{ new.id }}, {{ new.version }}, {{ new.change }}, {{ run.id }}) $$) ])";
+                              VALUES ('audit', {{ new.id }}, {{ new.version }}, {{ new.change }}, {{ run.id }}) $$),
+            automation.sql($$ UPDATE mirror SET version = {{ new.version }}, change = {{ new.change }}
+                               WHERE id = {{ new.id }} $$) ]);
+    SELECT automation.define('confirm', run_as => 'bookkeeper',
+        trigger => automation.on_updated('mirror'),
+        steps   => ARRAY[
+            automation.sql($$ INSERT INTO effect (automation, account, version, change, run)
+                              VALUES ('confirm', {{ new.id }}, {{ new.version }}, {{ new.change }}, {{ run.id }}) $$) ])";
 
 /// Every event is routed and every dispatch is run.
 const DRAINED: &str = "

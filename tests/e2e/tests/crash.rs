@@ -194,6 +194,53 @@ fn a_writer_killed_in_its_transaction_leaves_no_event() {
 }
 
 #[test]
+fn a_prepared_change_is_carried_through_a_crash() {
+    let cluster = Cluster::start();
+    let db = open_ledger(&cluster);
+    for (change, verdict) in [(1001, "COMMIT"), (1002, "ROLLBACK"), (1003, "COMMIT")] {
+        db.execute("BEGIN");
+        db.execute(&change_sql(1, change));
+        db.execute("PREPARE TRANSACTION 'change'");
+        // Later ones are routed before it, then the cursor itself goes through a crash.
+        for _ in 0..5 {
+            db.execute(&change_sql(2, change));
+        }
+        db.wait_until_drained(Duration::from_secs(30));
+        let crashes = cluster.crashes();
+        kill(db.worker_pid(Worker::Conductor), Signal::Kill);
+        wait_for_restart(&db, crashes);
+        db.execute(&change_sql(2, change));
+        db.wait_until_drained(Duration::from_secs(30));
+        db.execute(&format!("{verdict} PREPARED 'change'"));
+        expect_resumed(&db, "a prepared change", Instant::now());
+        let made = format!("SELECT count(*) FROM made_change WHERE change = {change} AND account = 1");
+        assert_eq!(db.number(&made), i64::from(verdict == "COMMIT"));
+    }
+}
+
+#[test]
+fn a_run_started_by_hand_outlives_a_crash() {
+    let cluster = Cluster::start();
+    let db = open_ledger(&cluster);
+    db.execute(
+        "CREATE TABLE greeting (run bigint NOT NULL);
+         GRANT INSERT ON greeting TO bookkeeper;
+         SELECT automation.define('greet', run_as => 'bookkeeper', trigger => automation.on_call(),
+             steps => ARRAY[automation.sql($$ INSERT INTO greeting VALUES ({{ run.id }}) $$)])",
+    );
+    let mut started = Vec::new();
+    for victim in [Worker::Conductor, Worker::Executor, Worker::Launcher] {
+        let crashes = cluster.crashes();
+        started.extend(db.column("SELECT automation.start_run('greet') FROM generate_series(1, 20)"));
+        kill(db.worker_pid(victim), Signal::Kill);
+        let back = wait_for_restart(&db, crashes);
+        expect_resumed(&db, "runs started by hand", back);
+        let greeted = db.column("SELECT run FROM greeting ORDER BY run");
+        assert_eq!(greeted, started);
+    }
+}
+
+#[test]
 fn a_server_killed_or_stopped_at_once_goes_on_when_it_is_started() {
     let cluster = Cluster::start();
     let db = open_ledger(&cluster);
@@ -331,7 +378,8 @@ fn the_invariants_notice_what_is_wrong() {
                          h.trigger_no, 't'
                     FROM automation_internal.run_history AS h LIMIT 1;";
     for (break_it, noticed) in [
-        ("DELETE FROM effect WHERE seq = 3", &["I1 every expected effect", "I5 a completed run has"][..]),
+        ("UPDATE automation_internal.event SET cause_run = 0 WHERE kind = 'mirror'", &["I5 what a run changed"][..]),
+        ("DELETE FROM effect WHERE seq = 3", &["I1 every expected effect", "I5 a completed run has"]),
         (
             "INSERT INTO effect (automation, account, version, change, run, by_role)
              SELECT automation, account, version, change, run, by_role FROM effect WHERE version = 2 LIMIT 1",
@@ -355,7 +403,10 @@ fn the_invariants_notice_what_is_wrong() {
             "INSERT INTO automation_internal.run_history SELECT * FROM automation_internal.run_history LIMIT 1",
             &["I5 no run ended twice", "I5 no event made a trigger"],
         ),
-        ("UPDATE automation_internal.run_history SET status = 'failed'", &["I5 a completed run has"]),
+        (
+            "UPDATE automation_internal.run_history SET status = 'failed'",
+            &["I5 a completed run has", "I5 what a run changed"],
+        ),
         (
             "UPDATE effect AS e SET version = 3 - e.version, change = other.change
                FROM effect AS other

@@ -126,7 +126,7 @@ impl Condition {
             Condition::Constant(b) => Ok(*b),
             Condition::Expr(expr) => expr.holds(scope, budget),
             Condition::Pointer(filter) => {
-                budget.charge_steps(filter.clauses().len(), &(0..0))?;
+                budget.charge_steps(filter.clauses().len(), &(0..0)).map_err(|e| *e)?;
                 Ok(filter.matches(crate::expr::root_of(scope, "payload")))
             }
             Condition::And(all) => {

@@ -63,7 +63,7 @@ impl StateIs {
     }
 
     fn one_holds(&self, id: &str, scope: &dyn Scope, budget: &mut Budget) -> Result<bool, ExprError> {
-        budget.charge_steps(10, &(0..0))?;
+        budget.charge_steps(10, &(0..0)).map_err(|e| *e)?;
         let state = scope.state(&self.kind, id)?;
         let value = member(&state, &self.field);
         if !self.values.iter().any(|wanted| crate::expr::equal(value, wanted)) {

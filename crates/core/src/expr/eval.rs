@@ -9,14 +9,16 @@ use crate::value::Value;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-type Evaluated<'a> = Result<Cow<'a, Value>, ExprError>;
+/// Errors are large and rare; boxed, they do not slow down every step that succeeds.
+type Fallible<T> = Result<T, Box<ExprError>>;
+type Evaluated<'a> = Fallible<Cow<'a, Value>>;
 
 static NULL: Value = Value::Null;
 
 /// Evaluates one node.
 pub fn eval<'a>(node: &'a Node, scope: &'a dyn Scope, budget: &mut Budget) -> Evaluated<'a> {
     if budget.depth == 0 {
-        return Err(exceeded("depth", &node.span.range()));
+        return Err(exceeded("depth", &node.span.range()).into());
     }
     budget.depth -= 1;
     let result = step(node, scope, budget);
@@ -28,7 +30,7 @@ pub fn eval<'a>(node: &'a Node, scope: &'a dyn Scope, budget: &mut Budget) -> Ev
 fn step<'a>(node: &'a Node, scope: &'a dyn Scope, budget: &mut Budget) -> Evaluated<'a> {
     match budget.steps.checked_sub(1) {
         Some(left) => budget.steps = left,
-        None => return Err(exceeded("steps", &node.span.range())),
+        None => return Err(exceeded("steps", &node.span.range()).into()),
     }
     Ok(match &node.kind {
         Kind::Literal(value) => Cow::Borrowed(value),
@@ -71,7 +73,7 @@ fn rarer<'a>(node: &'a Node, scope: &'a dyn Scope, budget: &mut Budget) -> Evalu
     Ok(match &node.kind {
         Kind::List(nodes) => {
             let items = nodes.iter().map(|n| eval(n, scope, budget).map(Cow::into_owned));
-            let items = items.collect::<Result<Vec<Value>, ExprError>>()?;
+            let items = items.collect::<Fallible<Vec<Value>>>()?;
             budget.charge_output(items.len() * 16, &span)?;
             Cow::Owned(Value::list(items))
         }
@@ -113,7 +115,7 @@ fn rarer<'a>(node: &'a Node, scope: &'a dyn Scope, budget: &mut Budget) -> Evalu
                 }
                 (Some(_), None) => {
                     let message = format!("the pattern of like is {}", ops::with_article(&pattern));
-                    return Err(ExprError::new(ExprErrorKind::TypeMismatch, pair.1.span.range(), message));
+                    return Err(ExprError::new(ExprErrorKind::TypeMismatch, pair.1.span.range(), message).into());
                 }
             };
             Cow::Owned(Value::Bool(matched != flags.negated))
@@ -160,7 +162,7 @@ fn rarer<'a>(node: &'a Node, scope: &'a dyn Scope, budget: &mut Budget) -> Evalu
 
 /// A boolean; null counts as false, anything else is an error.
 #[inline]
-pub fn holds(node: &Node, scope: &dyn Scope, budget: &mut Budget) -> Result<bool, ExprError> {
+pub fn holds(node: &Node, scope: &dyn Scope, budget: &mut Budget) -> Fallible<bool> {
     let value = eval(node, scope, budget)?;
     match &*value {
         Value::Bool(b) => Ok(*b),
@@ -169,7 +171,7 @@ pub fn holds(node: &Node, scope: &dyn Scope, budget: &mut Budget) -> Result<bool
     }
 }
 
-fn all_hold(nodes: &[Node], scope: &dyn Scope, budget: &mut Budget) -> Result<bool, ExprError> {
+fn all_hold(nodes: &[Node], scope: &dyn Scope, budget: &mut Budget) -> Fallible<bool> {
     for node in nodes {
         if !holds(node, scope, budget)? {
             return Ok(false);
@@ -178,13 +180,13 @@ fn all_hold(nodes: &[Node], scope: &dyn Scope, budget: &mut Budget) -> Result<bo
     Ok(true)
 }
 
-fn not_boolean(value: &Value, node: &Node) -> ExprError {
+fn not_boolean(value: &Value, node: &Node) -> Box<ExprError> {
     let message = format!("expected true or false, not {}", ops::with_article(value));
     let error = ExprError::new(ExprErrorKind::TypeMismatch, node.span.range(), message);
-    match value {
-        Value::Text(_) => error.with_hint("Compare it, as in x <> ''. To join texts, use +, not ||."),
-        _ => error.with_hint("Compare it with something, as in x > 0 or x is not null."),
-    }
+    Box::new(error.with_hint(match value {
+        Value::Text(_) => "Compare it, as in x <> ''. To join texts, use +, not ||.",
+        _ => "Compare it with something, as in x > 0 or x is not null.",
+    }))
 }
 
 /// A root by its name; where only the event is given, the rows and the payload are read from it.
@@ -207,16 +209,16 @@ fn other_spelling<'a>(scope: &'a dyn Scope, name: &str) -> Option<&'a Value> {
     }
 }
 
-fn state(read: &StateRead, node: &Node, scope: &dyn Scope, budget: &mut Budget) -> Result<Value, ExprError> {
+fn state(read: &StateRead, node: &Node, scope: &dyn Scope, budget: &mut Budget) -> Fallible<Value> {
     budget.charge_steps(10, &node.span.range())?;
     let (kind, id) = (eval(&read.kind, scope, budget)?, eval(&read.id, scope, budget)?);
     match (kind.to_text(), id.to_text()) {
-        (Some(kind), Some(id)) => scope.state(&kind, &id).map_err(|mut e| {
+        (Some(kind), Some(id)) => Ok(scope.state(&kind, &id).map_err(|mut e| {
             if e.span.is_empty() {
                 e.span = node.span.range();
             }
             e
-        }),
+        })?),
         _ => Ok(Value::Null),
     }
 }
@@ -226,7 +228,10 @@ fn path<'a>(base: &'a Node, steps: &'a [Access], scope: &'a dyn Scope, budget: &
         Kind::Root(name) => Cow::Borrowed(root(scope, name)),
         _ => eval(base, scope, budget)?,
     };
-    budget.charge_steps(steps.len(), &base.span.range())?;
+    match budget.steps.checked_sub(steps.len()) {
+        Some(left) => budget.steps = left,
+        None => return Err(exceeded("steps", &base.span.range()).into()),
+    }
     for access in steps {
         value = match access {
             Access::Member(name, _) => match value {
@@ -268,7 +273,7 @@ fn element<'a>(value: &'a Value, key: &Value) -> &'a Value {
 }
 
 /// `item in list`, `key in object`, `part in text`.
-fn contains(list: &Value, item: &Value, budget: &mut Budget, node: &Node) -> Result<bool, ExprError> {
+fn contains(list: &Value, item: &Value, budget: &mut Budget, node: &Node) -> Fallible<bool> {
     match list {
         Value::Null => Ok(false),
         Value::List(items) => {
@@ -279,14 +284,14 @@ fn contains(list: &Value, item: &Value, budget: &mut Budget, node: &Node) -> Res
         Value::Text(text) => Ok(item.to_text().is_some_and(|part| text.contains(&part))),
         other => {
             let message = format!("\"in\" needs a list, not {}", ops::with_article(other));
-            Err(ExprError::new(ExprErrorKind::TypeMismatch, node.span.range(), message))
+            Err(ExprError::new(ExprErrorKind::TypeMismatch, node.span.range(), message).into())
         }
     }
 }
 
 /// Long texts and large documents cost what it takes to compare them.
 #[inline]
-fn charge_texts(a: &Value, b: &Value, budget: &mut Budget, node: &Node) -> Result<(), ExprError> {
+fn charge_texts(a: &Value, b: &Value, budget: &mut Budget, node: &Node) -> Fallible<()> {
     let size = |value: &Value| match value {
         Value::Text(text) => text.len() / 256,
         Value::List(items) => items.len(),
@@ -300,13 +305,7 @@ fn charge_texts(a: &Value, b: &Value, budget: &mut Budget, node: &Node) -> Resul
     }
 }
 
-fn charge_arithmetic(
-    op: ArithmeticOp,
-    a: &Value,
-    b: &Value,
-    budget: &mut Budget,
-    node: &Node,
-) -> Result<(), ExprError> {
+fn charge_arithmetic(op: ArithmeticOp, a: &Value, b: &Value, budget: &mut Budget, node: &Node) -> Fallible<()> {
     let span = node.span.range();
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => {
@@ -332,15 +331,15 @@ fn charge_arithmetic(
     }
 }
 
-fn negation_fault(value: &Value, node: &Node) -> ExprError {
+fn negation_fault(value: &Value, node: &Node) -> Box<ExprError> {
     let message = format!("operator - does not take {}", ops::with_article(value));
-    ExprError::new(ExprErrorKind::TypeMismatch, node.span.range(), message)
+    ExprError::new(ExprErrorKind::TypeMismatch, node.span.range(), message).into()
 }
 
-fn placed(fault: Fault, node: &Node) -> ExprError {
+fn placed(fault: Fault, node: &Node) -> Box<ExprError> {
     let error = ExprError::new(fault.kind, node.span.range(), fault.message);
-    match fault.hint {
+    Box::new(match fault.hint {
         Some(hint) => error.with_hint(hint),
         None => error,
-    }
+    })
 }

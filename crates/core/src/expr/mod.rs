@@ -72,12 +72,12 @@ impl Expr {
 
     /// Computes the value.
     pub fn eval(&self, scope: &dyn Scope, budget: &mut Budget) -> Result<Value, ExprError> {
-        eval::eval(&self.root, scope, budget).map(std::borrow::Cow::into_owned)
+        eval::eval(&self.root, scope, budget).map(std::borrow::Cow::into_owned).map_err(|e| *e)
     }
 
     /// Computes a condition: null counts as false, and anything but a boolean is a type mismatch.
     pub fn holds(&self, scope: &dyn Scope, budget: &mut Budget) -> Result<bool, ExprError> {
-        eval::holds(&self.root, scope, budget)
+        eval::holds(&self.root, scope, budget).map_err(|e| *e)
     }
 
     /// The entities the expression reads.

@@ -3,7 +3,7 @@
 //! Two-valued: null equals only null, and ordering against null is false.
 
 use super::ast::{ArithmeticOp, CompareOp};
-use super::error::ExprErrorKind;
+use super::error::{ExprError, ExprErrorKind};
 use crate::value::{Number, Timestamp, Value};
 use std::cmp::Ordering;
 
@@ -37,6 +37,12 @@ impl Fault {
     pub fn with_hint(mut self, hint: impl Into<String>) -> Fault {
         self.hint = Some(hint.into());
         self
+    }
+}
+
+impl From<Box<ExprError>> for Fault {
+    fn from(error: Box<ExprError>) -> Fault {
+        Fault { kind: error.kind, message: error.message, hint: error.hint }
     }
 }
 

@@ -74,21 +74,21 @@ impl Default for Budget {
 impl Budget {
     /// Takes steps.
     #[inline]
-    pub(crate) fn charge_steps(&mut self, steps: usize, span: &Range<usize>) -> Result<(), ExprError> {
+    pub(crate) fn charge_steps(&mut self, steps: usize, span: &Range<usize>) -> Result<(), Box<ExprError>> {
         match self.steps.checked_sub(steps) {
             Some(left) => {
                 self.steps = left;
                 Ok(())
             }
-            None => Err(exceeded("steps", span)),
+            None => Err(exceeded("steps", span).into()),
         }
     }
 
     /// Takes output, and the steps it took to make it.
-    pub(crate) fn charge_output(&mut self, bytes: usize, span: &Range<usize>) -> Result<(), ExprError> {
+    pub(crate) fn charge_output(&mut self, bytes: usize, span: &Range<usize>) -> Result<(), Box<ExprError>> {
         match self.output_bytes.checked_sub(bytes) {
             Some(left) => self.output_bytes = left,
-            None => return Err(exceeded("output bytes", span)),
+            None => return Err(exceeded("output bytes", span).into()),
         }
         self.charge_steps(bytes / 64, span)
     }

@@ -102,7 +102,7 @@ fn collect(node: &Node, scope: &dyn Scope, budget: &mut Budget, found: &mut Time
             }
             let flip = first_flip(now, |at| {
                 let ahead = Ahead { scope, now: at };
-                Ok(Some(eval::holds(node, &ahead, budget)?.cmp(&false)))
+                Ok(Some(eval::holds(node, &ahead, budget).map_err(|e| *e)?.cmp(&false)))
             })?;
             if let Some(at) = flip {
                 found.at(at);
@@ -208,7 +208,7 @@ fn outcome(node: &Node, scope: &dyn Scope, at: Timestamp, budget: &mut Budget) -
     match eval::holds(node, &Ahead { scope, now: at }, budget) {
         Ok(holds) => Ok(Some(holds.cmp(&false))),
         Err(e) if matches!(e.kind, ExprErrorKind::TypeMismatch | ExprErrorKind::InvalidValue) => Ok(None),
-        Err(e) => Err(e),
+        Err(e) => Err(*e),
     }
 }
 
@@ -220,7 +220,8 @@ fn sides(
     budget: &mut Budget,
 ) -> Result<Option<Ordering>, ExprError> {
     let ahead = Ahead { scope, now: at };
-    let (a, b) = (eval::eval(a, &ahead, budget)?, eval::eval(b, &ahead, budget)?);
+    let mut value = |node| eval::eval(node, &ahead, budget).map_err(|e| *e);
+    let (a, b) = (value(a)?, value(b)?);
     // what has no order now will have none later
     Ok(ops::order(&a, &b).ok().flatten())
 }

@@ -15,7 +15,7 @@ pub fn refusal(expr: &Expr, scope: &dyn Scope, budget: &mut Budget) -> Result<Re
 fn first_false(node: &Node, text: &str, scope: &dyn Scope, budget: &mut Budget) -> Result<Refusal, ExprError> {
     if let Kind::And(parts) = &node.kind {
         for part in parts {
-            if !eval::holds(part, scope, budget)? {
+            if !eval::holds(part, scope, budget).map_err(|e| *e)? {
                 return first_false(part, text, scope, budget);
             }
         }
@@ -23,7 +23,7 @@ fn first_false(node: &Node, text: &str, scope: &dyn Scope, budget: &mut Budget) 
     let mut found = Vec::new();
     for side in sides(node) {
         if !matches!(side.kind, Kind::Literal(_)) {
-            let value = eval::eval(side, scope, budget)?.to_json();
+            let value = eval::eval(side, scope, budget).map_err(|e| *e)?.to_json();
             found.push(format!("{} is {}", written(side, text), shortened(&value)));
         }
     }

@@ -59,7 +59,8 @@ impl Template {
                 Part::Expr(expr, start) => {
                     let value = expr.eval(scope, budget).map_err(|e| e.shifted(*start))?;
                     let text = value.to_text().unwrap_or_default();
-                    budget.charge_output(text.len(), &(*start..*start + expr.text().len()))?;
+                    let span = *start..*start + expr.text().len();
+                    budget.charge_output(text.len(), &span).map_err(|e| *e)?;
                     out.push_str(&text);
                 }
             }

@@ -2,7 +2,9 @@
 //!
 //! Every captured row passes through here once, so the reader goes over bytes and allocates only what it keeps.
 
-use super::{Number, Object, Value, keys};
+use super::object::Shape;
+use super::shapes::{self, Shapes};
+use super::{Number, Object, Value};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -17,20 +19,23 @@ pub struct JsonError {
 }
 
 pub fn parse(text: &str) -> Result<Value, JsonError> {
-    let mut reader = Reader { text, bytes: text.as_bytes(), at: 0 };
-    reader.skip_space();
-    let value = reader.value(0)?;
-    reader.skip_space();
-    if reader.at < reader.bytes.len() {
-        return reader.fail("text after the end of the document");
-    }
-    Ok(value)
+    shapes::with_recent(|shapes| {
+        let mut reader = Reader { text, bytes: text.as_bytes(), at: 0, shapes };
+        reader.skip_space();
+        let value = reader.value(0)?;
+        reader.skip_space();
+        if reader.at < reader.bytes.len() {
+            return reader.fail("text after the end of the document");
+        }
+        Ok(value)
+    })
 }
 
 struct Reader<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
+    shapes: &'a mut Shapes,
 }
 
 impl Reader<'_> {
@@ -117,49 +122,84 @@ impl Reader<'_> {
 
     fn object(&mut self, depth: usize) -> Result<Value, JsonError> {
         self.at += 1;
-        let mut entries = Vec::with_capacity(8);
         self.skip_space();
         if self.bytes.get(self.at) == Some(&b'}') {
             self.at += 1;
             return Ok(Value::Object(Arc::new(Object::default())));
         }
+        let mut values: Vec<Value> = Vec::new();
+        // as long as the keys are those of a shape seen before, only values are made
+        let mut shape: Option<Arc<Shape>> = None;
+        let mut keys: Vec<Arc<str>> = Vec::new();
         loop {
             self.skip_space();
             if self.bytes.get(self.at) != Some(&b'"') {
                 return self.fail("expected a key in double quotes");
             }
-            let key = self.key()?;
+            self.next_key(values.len(), &mut shape, &mut keys)?;
+            if values.is_empty() {
+                values.reserve_exact(shape.as_ref().map_or(4, |shape| shape.keys().len()));
+            }
             self.skip_space();
             if self.bytes.get(self.at) != Some(&b':') {
                 return self.fail("expected :");
             }
             self.at += 1;
             self.skip_space();
-            entries.push((key, self.value(depth + 1)?));
+            values.push(self.value(depth + 1)?);
             self.skip_space();
             match self.bytes.get(self.at) {
                 Some(b',') => self.at += 1,
                 Some(b'}') => {
                     self.at += 1;
-                    return Ok(Value::object(entries));
+                    return Ok(self.finished(shape, keys, values));
                 }
                 _ => return self.fail("expected , or }"),
             }
         }
     }
 
-    /// A key, which has most likely been seen before.
+    /// Reads the key at a position: the shape goes on, another one fits, or the keys are collected from here on.
     #[inline]
-    fn key(&mut self) -> Result<Arc<str>, JsonError> {
-        let start = self.at + 1;
-        let rest = &self.bytes[start..];
-        match rest.iter().position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f)) {
-            Some(length) if rest[length] == b'"' => {
-                self.at = start + length + 1;
-                Ok(keys::shared(&self.text[start..start + length]))
+    fn next_key(
+        &mut self,
+        position: usize,
+        shape: &mut Option<Arc<Shape>>,
+        keys: &mut Vec<Arc<str>>,
+    ) -> Result<(), JsonError> {
+        if let Some(expected) = shape.as_ref().and_then(|shape| shape.keys().get(position)) {
+            let end = self.at + 1 + expected.len();
+            if self.bytes.get(self.at + 1..end) == Some(expected.as_bytes()) && self.bytes.get(end) == Some(&b'"') {
+                self.at = end + 1;
+                return Ok(());
             }
-            _ => self.string(),
         }
+        let key = self.string()?;
+        if position == 0 || shape.is_some() {
+            let before = shape.as_ref().map_or(&[][..], |shape| &shape.keys()[..position]);
+            if let Some(other) = self.shapes.predict(before, &key) {
+                *shape = Some(other);
+                return Ok(());
+            }
+            *keys = before.to_vec();
+            *shape = None;
+        }
+        keys.push(key);
+        Ok(())
+    }
+
+    fn finished(&mut self, shape: Option<Arc<Shape>>, mut keys: Vec<Arc<str>>, values: Vec<Value>) -> Value {
+        match shape {
+            Some(shape) if shape.keys().len() == values.len() => {
+                return Value::Object(Arc::new(Object::with_shape(shape, values)));
+            }
+            // the document ends where the shape goes on
+            Some(shape) => keys = shape.keys()[..values.len()].to_vec(),
+            None => {}
+        }
+        let object = Object::new(keys.into_iter().zip(values).collect());
+        self.shapes.keep(object.shape());
+        Value::Object(Arc::new(object))
     }
 
     /// At an opening quote; leaves the closing one behind.

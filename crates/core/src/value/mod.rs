@@ -5,9 +5,9 @@
 
 mod duration;
 mod json;
-mod keys;
 mod number;
 mod object;
+mod shapes;
 mod time;
 
 pub use duration::Duration;

@@ -16,6 +16,17 @@ const MAX_SCALE: i64 = 16_383;
 /// `10^18` is the largest power of ten that both fits `i64` and leaves room to align two scales in `i128`.
 const SMALL_SCALE: u32 = 18;
 
+/// The powers of ten up to `10^18`.
+const POWERS: [i64; SMALL_SCALE as usize + 1] = {
+    let mut powers = [1; SMALL_SCALE as usize + 1];
+    let mut i = 1;
+    while i < powers.len() {
+        powers[i] = powers[i - 1] * 10;
+        i += 1;
+    }
+    powers
+};
+
 /// An exact decimal number.
 #[derive(Clone, Debug)]
 pub struct Number(Form);
@@ -362,10 +373,11 @@ impl Ord for Number {
             if sa == sb {
                 return a.cmp(b);
             }
+            let power = |exponent: u32| i128::from(POWERS[(exponent as usize).min(POWERS.len() - 1)]);
             let (a, b) = (i128::from(*a), i128::from(*b));
             return match sa.cmp(sb) {
-                Ordering::Less => (a * 10_i128.pow(sb - sa)).cmp(&b),
-                _ => a.cmp(&(b * 10_i128.pow(sa - sb))),
+                Ordering::Less => (a * power(sb - sa)).cmp(&b),
+                _ => a.cmp(&(b * power(sa - sb))),
             };
         }
         let (a, b, _) = self.aligned(other);

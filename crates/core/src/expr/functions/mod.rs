@@ -83,32 +83,21 @@ pub struct Context<'a> {
     pub(crate) now: Timestamp,
     budget: &'a mut Budget,
     span: Range<usize>,
-    exceeded: Option<ExprError>,
 }
 
 impl<'a> Context<'a> {
     pub(crate) fn new(now: Timestamp, budget: &'a mut Budget, span: Range<usize>) -> Context<'a> {
-        Context { now, budget, span, exceeded: None }
+        Context { now, budget, span }
     }
 
     /// Charges output before it is made.
     pub(crate) fn output(&mut self, bytes: usize) -> Result<(), Fault> {
-        let charged = self.budget.charge_output(bytes, &self.span);
-        self.keep(charged)
+        Ok(self.budget.charge_output(bytes, &self.span)?)
     }
 
     /// Charges work.
     pub(crate) fn steps(&mut self, steps: usize) -> Result<(), Fault> {
-        let charged = self.budget.charge_steps(steps, &self.span);
-        self.keep(charged)
-    }
-
-    fn keep(&mut self, charged: Result<(), ExprError>) -> Result<(), Fault> {
-        charged.map_err(|e| {
-            let fault = Fault::new(ExprErrorKind::BudgetExceeded, e.message.clone());
-            self.exceeded = Some(e);
-            fault
-        })
+        Ok(self.budget.charge_steps(steps, &self.span)?)
     }
 
     /// Adds the place to a fault.

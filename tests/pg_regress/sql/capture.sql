@@ -16,7 +16,7 @@ CREATE TABLE orders (id int PRIMARY KEY, status text, total numeric);
 SELECT automation.watch_table('orders');
 -- again: nothing to do
 SELECT automation.watch_table('orders');
-SELECT tgname, tgenabled FROM pg_trigger WHERE tgrelid = 'orders'::regclass ORDER BY tgname;
+SELECT DISTINCT tgenabled FROM pg_trigger WHERE tgrelid = 'orders'::regclass AND tgname LIKE '!%';
 
 -- INSERT, UPDATE, DELETE
 INSERT INTO orders VALUES (1, 'new', 250);
@@ -132,6 +132,65 @@ UPDATE orders SET status = 'NEW';
 SELECT * FROM heard();
 DROP TRIGGER tidy ON orders;
 DROP TRIGGER follow ON orders;
+
+-- a trigger that writes, fails and handles it, in the middle of a statement: what the statement itself wrote stays
+CREATE TABLE side (id int PRIMARY KEY);
+SELECT automation.watch_table('side');
+CREATE FUNCTION try_side() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    BEGIN
+        INSERT INTO side VALUES (NEW.id), (NEW.id + 1000);
+        IF NEW.status = 'fail' THEN
+            RAISE EXCEPTION 'no';
+        END IF;
+    EXCEPTION WHEN raise_exception THEN
+        NULL;
+    END;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER try_side AFTER INSERT OR UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION try_side();
+INSERT INTO orders VALUES (20, 'fail', 0), (21, 'keep', 0), (22, 'fail', 0);
+SELECT topic, entity_id FROM heard() ORDER BY topic, entity_id;
+SELECT (SELECT count(*) FROM orders WHERE id BETWEEN 20 AND 22) AS orders, (SELECT count(*) FROM side) AS side;
+BEGIN;
+INSERT INTO orders VALUES (23, 'fail', 0);
+SAVEPOINT s;
+UPDATE orders SET total = 1 WHERE id IN (20, 23);
+ROLLBACK TO s;
+UPDATE orders SET total = 2 WHERE id IN (20, 23);
+COMMIT;
+SELECT topic, entity_id, next -> 'total' AS total FROM heard() ORDER BY topic, entity_id;
+DROP TRIGGER try_side ON orders;
+-- nested exception blocks around many rows
+DO $$
+BEGIN
+    INSERT INTO side SELECT i FROM generate_series(2001, 2003) AS i;
+    BEGIN
+        INSERT INTO side VALUES (2004);
+        BEGIN
+            INSERT INTO side VALUES (2005);
+            RAISE EXCEPTION 'no';
+        EXCEPTION WHEN raise_exception THEN
+            INSERT INTO side VALUES (2006);
+        END;
+    END;
+    BEGIN
+        INSERT INTO side VALUES (2007), (2001);
+    EXCEPTION WHEN unique_violation THEN
+        INSERT INTO side VALUES (2008);
+    END;
+END $$;
+SELECT string_agg(entity_id, ' ' ORDER BY entity_id) FROM heard();
+-- more rows than fit any batch, some of them taken back
+BEGIN;
+INSERT INTO side SELECT i FROM generate_series(10001, 11500) AS i;
+SAVEPOINT s;
+INSERT INTO side SELECT i FROM generate_series(11501, 13000) AS i;
+ROLLBACK TO s;
+DELETE FROM side WHERE id > 11000;
+COMMIT;
+SELECT topic, count(*), count(DISTINCT entity_id), min(entity_id), max(entity_id) FROM heard() GROUP BY topic ORDER BY topic;
+SELECT automation.unwatch_table('side');
 
 -- foreign-key cascades
 CREATE TABLE line (

@@ -4,10 +4,11 @@ use automation_core::check::{self, ColumnType, KnownKind, Names, TableShape};
 use automation_core::definition::{self, Document, Problem};
 use automation_core::expr::{ExprError, ExprErrorKind};
 use automation_core::lifecycle::{Refusal, Status};
-use automation_core::program::{Action, Program, Step, compile};
+use automation_core::program::{Action, Program, Step, compile_parts};
 use automation_core::suggest::nearest;
 use pgrx::pg_sys;
 
+use crate::api::topics;
 use crate::error::{EngineError, EngineResult};
 use crate::executor::call_statement;
 use crate::pg::catch::PgError;
@@ -39,9 +40,10 @@ pub fn examine(json: &serde_json::Value, owner: pg_sys::Oid) -> Result<(Document
     let raise =
         |problems: Vec<Problem>| problems.into_iter().map(|problem| finding(&name, problem)).collect::<Vec<_>>();
     let document = definition::read(json).map_err(raise)?;
-    let program = compile(&document).map_err(raise)?;
-    let mut findings = raise(names_problems(&document, &program));
-    findings.extend(statements(&document.name, &program, owner));
+    let (program, mut problems) = compile_parts(&document);
+    problems.extend(names_problems(&document, &program));
+    let mut findings = raise(problems);
+    findings.extend(statements(&document, &program, owner));
     if findings.is_empty() { Ok((document, program)) } else { Err(findings) }
 }
 
@@ -50,7 +52,12 @@ fn finding(name: &str, problem: Problem) -> Finding {
     let error = match &problem.text {
         Some(text) => EngineError::expression(&place, text, &problem.error),
         None => {
-            let mut error = EngineError::invalid(problem.error.message.clone());
+            let message = problem.error.message.clone();
+            let mut error = match problem.error.kind {
+                ExprErrorKind::UnknownName if problem.path.ends_with(".kind") => EngineError::undefined(message),
+                ExprErrorKind::UnknownName => EngineError::undefined_name(message),
+                _ => EngineError::invalid(message),
+            };
             error = error.detail(match problem.path.as_str() {
                 "" => format!("In automation \"{name}\"."),
                 path => format!("In automation \"{name}\", at {path}."),
@@ -80,7 +87,8 @@ fn names_problems(document: &Document, program: &Program) -> Vec<Problem> {
         all.iter().map(|kind| KnownKind { name: kind.kind.clone(), shape: shape(kind) }).collect();
     let mut problems = Vec::new();
     let mut shapes: Vec<Option<TableShape>> = Vec::new();
-    for (i, trigger) in program.triggers.iter().enumerate() {
+    for trigger in &program.triggers {
+        let i = document.triggers.iter().position(|def| def.id.as_ref() == Some(&trigger.id)).unwrap_or_default();
         let (path, place) = (format!("triggers[{i}]"), format!("trigger \"{}\"", trigger.id));
         let row = match &trigger.kind {
             None => None,
@@ -124,10 +132,15 @@ fn names_problems(document: &Document, program: &Program) -> Vec<Problem> {
     if let Some(key) = &program.key {
         add(&mut problems, check::check_expr(key, &names), "key", "key", key.text());
     }
-    for (i, step) in program.steps.iter().enumerate() {
-        step_names(document, step, i, &names, &mut problems);
+    for step in &program.steps {
+        step_names(document, step, place_of(document, step), &names, &mut problems);
     }
     problems
+}
+
+/// Where in the document a step stands: what could not be compiled is not in the program.
+fn place_of(document: &Document, step: &Step) -> usize {
+    document.steps.iter().position(|def| def.id.as_ref() == Some(&step.id)).unwrap_or_default()
 }
 
 fn step_names(document: &Document, step: &Step, i: usize, names: &Names, problems: &mut Vec<Problem>) {
@@ -173,6 +186,7 @@ fn add(problems: &mut Vec<Problem>, errors: Vec<ExprError>, path: &str, place: &
 
 fn unwatched(kind: &str, known: &[KnownKind], path: &str, place: &str) -> Problem {
     let mut problem = Problem::shape(format!("{path}.kind"), place, format!("kind \"{kind}\" is not watched"));
+    problem.error.kind = ExprErrorKind::UnknownName;
     let close = nearest(kind, known.iter().map(|known| known.name.as_str()));
     problem.error = problem.error.with_hint(match close {
         Some(close) => format!("Did you mean \"{close}\"?"),
@@ -190,14 +204,16 @@ fn no_column(column: &str, shape: &TableShape, path: &str, place: &str) -> Probl
 }
 
 /// Prepares every statement as the owner would, with the search path of this session.
-fn statements(name: &str, program: &Program, owner: pg_sys::Oid) -> Vec<Finding> {
+fn statements(document: &Document, program: &Program, owner: pg_sys::Oid) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (i, step) in program.steps.iter().enumerate() {
+    let name = document.name.as_str();
+    for step in &program.steps {
+        let i = place_of(document, step);
         let place = |field: &str| format!("{field} of step \"{}\" of automation \"{name}\"", step.id);
         let finding = match &step.action {
             Action::Sql(template) => prepare(owner, template.sql(), template.params().len()).err().map(|error| {
-                let byte = error.position.map(|position| template.map_position(position));
-                (format!("steps[{i}].sql"), EngineError::statement(&place("sql"), template.text(), &error, byte))
+                let at = error.position.map(|position| template.map_position(position));
+                (format!("steps[{i}].sql"), EngineError::statement(&place("sql"), template.text(), &error, at))
             }),
             Action::Call { function, .. } => {
                 let prepared = identity::as_role(owner, || call_statement(function))
@@ -206,6 +222,9 @@ fn statements(name: &str, program: &Program, owner: pg_sys::Oid) -> Vec<Finding>
                     let path = format!("steps[{i}].function");
                     (path, EngineError::statement(&place("function"), function, &error, None))
                 })
+            }
+            Action::Publish { topic, .. } if topic.is_constant() => {
+                topics::check_published(topic.text()).err().map(|error| (format!("steps[{i}].topic"), error))
             }
             _ => None,
         };
@@ -346,7 +365,8 @@ fn save(
 }
 
 fn not_activatable(refusal: Refusal) -> EngineError {
-    let error = EngineError::wrong_state(refusal.message());
+    let message = refusal.message();
+    let error = EngineError::wrong_state(message[..1].to_lowercase() + &message[1..]);
     match refusal {
         Refusal::NoSteps => error.hint("Give it steps, or define it with status => 'draft'."),
         _ => error.hint("Give it a trigger, automation.on_call() for one that is only started by hand."),

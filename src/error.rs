@@ -61,6 +61,14 @@ impl EngineError {
         Self::new(PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"))
     }
 
+    pub fn undefined(message: impl Into<String>) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT, message)
+    }
+
+    pub fn undefined_name(message: impl Into<String>) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_UNDEFINED_COLUMN, message)
+    }
+
     pub fn not_allowed(message: impl Into<String>) -> Self {
         Self::new(PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE, message)
     }
@@ -88,14 +96,6 @@ impl EngineError {
         Self::new(PgSqlErrorCode::ERRCODE_DUPLICATE_OBJECT, message)
     }
 
-    pub fn too_large(message: impl Into<String>) -> Self {
-        Self::new(PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message)
-    }
-
-    pub fn unsupported(message: impl Into<String>) -> Self {
-        Self::new(PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED, message)
-    }
-
     pub fn out_of_workers(message: impl Into<String>) -> Self {
         Self::new(PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES, message)
     }
@@ -114,19 +114,17 @@ impl EngineError {
         let mut report = Self::new(expression_code(error.kind), message);
         report.detail = error.detail.clone();
         report.hint = error.hint.clone();
-        report.point(text, error.span.start);
+        report.point(error.within.as_deref().unwrap_or(text), error.span.start);
         report
     }
 
-    /// An error of a statement that the user wrote, already mapped back to a byte of their text.
-    pub fn statement(place: &str, text: &str, error: &PgError, byte: Option<usize>) -> Self {
+    /// An error of a statement that the user wrote; `position` is the 1-based character in their text.
+    pub fn statement(place: &str, text: &str, error: &PgError, position: Option<usize>) -> Self {
         let code = PgSqlErrorCode::from(packed_sqlstate(&error.sqlstate));
         let mut report = Self::new(code, format!("{} in {place}", error.message));
         report.detail = error.detail.clone();
         report.hint = error.hint.clone();
-        if let Some(byte) = byte {
-            report.point(text, byte);
-        }
+        report.caret = position.map(|position| Caret { text: text.to_owned(), position });
         report
     }
 

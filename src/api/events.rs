@@ -16,13 +16,14 @@ use crate::store::kinds::{self, Watched};
 /// Records every change of a table from now on.
 #[pg_extern]
 fn watch_table(
-    rel: PgRelation,
+    rel: Option<PgRelation>,
     kind: default!(Option<&str>, "NULL"),
     id_columns: default!(Option<Vec<String>>, "NULL"),
     columns: default!(Option<Vec<String>>, "NULL"),
     ignore: default!(Vec<String>, "'{}'"),
     tenant_column: default!(Option<&str>, "NULL"),
 ) -> Result<String, ErrorReport> {
+    let rel = rel.ok_or_else(|| EngineError::invalid("the table to watch must not be null")).or_report()?;
     let relation = rel.oid();
     // CREATE TRIGGER refuses a table that this session still has open.
     drop(rel);

@@ -49,6 +49,8 @@ pub struct Plan {
     pub tenant: Option<(usize, Encoding)>,
     /// Row-level security is on: events carry the key and the names of what changed, no values.
     pub key_only: bool,
+    /// Some column's text depends on settings of the session.
+    pub needs_canonical: bool,
     pub is_partition: bool,
     /// The table that events name: for a partition its root.
     pub relation: pg_sys::Oid,
@@ -121,7 +123,7 @@ pub fn build(relation: pg_sys::Relation, watch: Watch) -> Plan {
         let class = &*(*relation).rd_rel;
         (class.relrowsecurity, class.relispartition, if class.relispartition { root_of(oid) } else { oid })
     };
-    let columns = live
+    let columns: Vec<Column> = live
         .iter()
         .filter(|(i, name, ..)| {
             key_columns.iter().any(|(key, _)| key == i)
@@ -144,9 +146,10 @@ pub fn build(relation: pg_sys::Relation, watch: Watch) -> Plan {
         .collect();
     let tenant = watch.tenant.as_ref().and_then(place).map(|(i, type_oid)| (i, Encoding::of_type(type_oid)));
     let key = key_columns.into_iter().map(|(i, type_oid)| (i, Encoding::of_type(type_oid))).collect();
+    let needs_canonical = columns.iter().any(|column| column.encoding.depends_on_settings());
     // SAFETY: an open relation.
     let width = unsafe { (*(*relation).rd_att).natts as usize };
-    Plan { watch, columns, key, tenant, key_only, is_partition, relation: root, width }
+    Plan { watch, columns, key, tenant, key_only, needs_canonical, is_partition, relation: root, width }
 }
 
 /// Places (from 0) of the columns of the primary key.

@@ -9,6 +9,7 @@ use super::image::{self, Fields};
 use super::plan::{Plan, plan_for};
 use crate::gucs;
 use crate::pg::engine_sql::Arg;
+use crate::pg::settings::Pinned;
 use crate::store::events::{NewEvent, Op, append_event, buffer_event, insert_buffered};
 
 #[unsafe(no_mangle)]
@@ -48,6 +49,7 @@ fn capture(data: &pg_sys::TriggerData) {
     }
     // SAFETY: the trigger manager keeps relation, trigger and tuples valid during the call.
     let Some(plan) = plan_for(data.tg_relation, unsafe { &*data.tg_trigger }) else { return };
+    let _canonical = if plan.needs_canonical { Pinned::canonical_output() } else { None };
     let descriptor = unsafe { (*data.tg_relation).rd_att };
     let fields = |tuple| Fields::of(tuple, descriptor, plan.width);
     match data.tg_event & pg_sys::TRIGGER_EVENT_OPMASK {
@@ -67,6 +69,7 @@ fn capture(data: &pg_sys::TriggerData) {
 }
 
 fn update(plan: &Plan, old: &Fields, new: &Fields) {
+    flush_moved(Some(plan.relation));
     if image::keys_differ(plan, old, new) {
         // The row is another entity now: the old one is gone, the new one is there.
         removed(plan, old);
@@ -137,6 +140,8 @@ fn emit(
 // says that it moved; it is kept until the INSERT of the same key arrives, and both become one update.
 
 struct MovedRow {
+    /// Transaction and command that moved it: those of its arrival.
+    moved_by: (pg_sys::TransactionId, pg_sys::CommandId),
     plan: std::rc::Rc<Plan>,
     /// Subtransaction in which it was deleted; if that is rolled back, nothing happened.
     transaction: pg_sys::TransactionId,
@@ -148,21 +153,24 @@ struct MovedRow {
 thread_local!(static MOVED: RefCell<Vec<MovedRow>> = const { RefCell::new(Vec::new()) });
 
 fn delete(plan: &std::rc::Rc<Plan>, tuple: pg_sys::HeapTuple, descriptor: pg_sys::TupleDesc) {
+    flush_moved(Some(plan.relation));
     let old = Fields::of(tuple, descriptor, plan.width);
     if !has_moved(tuple) {
         return removed(plan, &old);
     }
     // SAFETY: copies into memory that lives as long as the transaction.
-    let (tuple, descriptor, transaction) = unsafe {
+    let (tuple, descriptor, transaction, moved_by) = unsafe {
+        let header = (*tuple).t_data;
+        let moved_by = ((*header).t_choice.t_heap.t_xmax, pg_sys::HeapTupleHeaderGetCmax(header));
         let previous = pg_sys::MemoryContextSwitchTo(pg_sys::TopTransactionContext);
         let copies = (pg_sys::heap_copytuple(tuple), pg_sys::CreateTupleDescCopyConstr(descriptor));
         pg_sys::MemoryContextSwitchTo(previous);
-        (copies.0, copies.1, pg_sys::GetCurrentTransactionId())
+        (copies.0, copies.1, pg_sys::GetCurrentTransactionId(), moved_by)
     };
     let id = image::entity_id(plan, &old);
     crate::workers::wake::conductor_at_commit();
     MOVED.with(|moved| {
-        moved.borrow_mut().push(MovedRow { plan: plan.clone(), transaction, id, tuple, descriptor });
+        moved.borrow_mut().push(MovedRow { moved_by, plan: plan.clone(), transaction, id, tuple, descriptor });
     });
 }
 
@@ -176,16 +184,28 @@ fn has_moved(tuple: pg_sys::HeapTuple) -> bool {
     }
 }
 
-fn insert(plan: &std::rc::Rc<Plan>, _tuple: pg_sys::HeapTuple, new: &Fields) {
-    let moved = MOVED.with(|moved| {
+/// Takes the row out of those on their way whose arrival this tuple is.
+fn take_moved(plan: &Plan, tuple: pg_sys::HeapTuple, new: &Fields) -> Option<MovedRow> {
+    if MOVED.with(|moved| moved.borrow().is_empty()) {
+        return None;
+    }
+    // SAFETY: a heap tuple of this transaction, fetched by the trigger manager, header included.
+    let arrived_by = unsafe {
+        let header = (*tuple).t_data;
+        ((*header).t_choice.t_heap.t_xmin, pg_sys::HeapTupleHeaderGetCmin(header))
+    };
+    let id = image::entity_id(plan, new);
+    MOVED.with(|moved| {
         let mut moved = moved.borrow_mut();
-        if moved.is_empty() {
-            return None;
-        }
-        let id = image::entity_id(plan, new);
-        let place = moved.iter().rposition(|row| row.plan.relation == plan.relation && row.id == id)?;
+        let is_it = |row: &MovedRow| row.plan.relation == plan.relation && row.id == id && row.moved_by == arrived_by;
+        let place = moved.iter().rposition(is_it)?;
         Some(moved.remove(place))
-    });
+    })
+}
+
+fn insert(plan: &std::rc::Rc<Plan>, tuple: pg_sys::HeapTuple, new: &Fields) {
+    let moved = take_moved(plan, tuple, new);
+    flush_moved(Some(plan.relation));
     let Some(moved) = moved else { return created(plan, new) };
     let old = Fields::of(moved.tuple, moved.descriptor, moved.plan.width);
     let (mut before, mut after) = (Vec::new(), Vec::new());
@@ -217,7 +237,22 @@ fn parse_object(bytes: &[u8]) -> Option<serde_json::Map<String, serde_json::Valu
 
 /// Rows that were on their way to another partition and never arrived (a trigger there refused them) are deletions.
 pub fn flush_moved_rows() {
-    let moved = MOVED.with(|moved| std::mem::take(&mut *moved.borrow_mut()));
+    flush_moved(None);
+}
+
+/// Of one table only: as soon as something else of it is captured, so that the order stays right.
+fn flush_moved(relation: Option<pg_sys::Oid>) {
+    let moved = MOVED.with(|moved| {
+        let mut moved = moved.borrow_mut();
+        if moved.is_empty() {
+            return Vec::new();
+        }
+        let (flushed, kept) = std::mem::take(&mut *moved)
+            .into_iter()
+            .partition(|row: &MovedRow| relation.is_none_or(|relation| row.plan.relation == relation));
+        *moved = kept;
+        flushed
+    });
     for row in moved {
         // SAFETY: asks about a transaction id of this transaction.
         if unsafe { pg_sys::TransactionIdIsCurrentTransactionId(row.transaction) } {

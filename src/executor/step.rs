@@ -152,9 +152,11 @@ fn run_sql(version: &Version, place: usize, sql: &str, values: &[Value]) -> Resu
 /// A position in the prepared statement, told in the text that the user wrote.
 fn point_into(mut error: PgError, template: &SqlTemplate) -> PgError {
     if let Some(position) = error.position {
-        let byte = template.map_position(position);
-        let line = template.text()[..byte.min(template.text().len())].matches('\n').count() + 1;
-        let place = format!("line {line}, character {} of the step's SQL", byte + 1);
+        let position = template.map_position(position);
+        let before: String = template.text().chars().take(position.saturating_sub(1)).collect();
+        let (line, column) =
+            (before.matches('\n').count() + 1, before.chars().rev().take_while(|c| *c != '\n').count() + 1);
+        let place = format!("line {line}, character {column} of the step's SQL");
         error.context = Some(match error.context {
             Some(context) => format!("{context}\n{place}"),
             None => place,

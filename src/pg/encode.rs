@@ -60,6 +60,11 @@ impl Encoding {
         }
     }
 
+    /// Does the text depend on DateStyle, TimeZone and the like? Known not to for plain scalars.
+    pub fn depends_on_settings(self) -> bool {
+        matches!(self, Self::Array | Self::Row | Self::Output(_))
+    }
+
     /// Can two values differ in their bytes and still be the same value?
     pub fn has_equal_spellings(self) -> bool {
         matches!(self, Self::Float4 | Self::Float8 | Self::Numeric | Self::Json | Self::Jsonb | Self::Array | Self::Row)

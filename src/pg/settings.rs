@@ -27,6 +27,32 @@ impl Pinned {
         Some(pinned)
     }
 
+    /// The settings under which values become text in events, whatever the session has set. None if they are in force.
+    pub fn canonical_output() -> Option<Self> {
+        const OUTPUT: [(&CStr, &CStr); 5] = [
+            (c"TimeZone", c"UTC"),
+            (c"DateStyle", c"ISO, YMD"),
+            (c"IntervalStyle", c"postgres"),
+            (c"bytea_output", c"hex"),
+            (c"extra_float_digits", c"1"),
+        ];
+        let differs = |name: &CStr, wanted: &CStr| match current(name) {
+            // The order of day and month matters for reading only.
+            Some(value) if name == c"DateStyle" => !value.to_bytes().starts_with(b"ISO"),
+            Some(value) if name == c"TimeZone" => !matches!(value.to_bytes(), b"UTC" | b"Etc/UTC" | b"GMT"),
+            Some(value) => value.as_c_str() != wanted,
+            None => true,
+        };
+        if !OUTPUT.iter().any(|(name, wanted)| differs(name, wanted)) {
+            return None;
+        }
+        let pinned = Self::new();
+        for (name, wanted) in OUTPUT {
+            pinned.set(name, wanted);
+        }
+        Some(pinned)
+    }
+
     /// How engine statements are planned: each has an index made for it, and the tables may have no statistics yet.
     pub fn planner() -> Self {
         const OFF: [&CStr; 7] = [

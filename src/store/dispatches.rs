@@ -99,6 +99,17 @@ pub fn claim(owner: pg_sys::Oid, floor: i64, limit: i64) -> Vec<Dispatch> {
     as_engine(|| query(CLAIM, &[owner.into(), floor.into(), limit.into()], read))
 }
 
+const CLAIM_ONE: &str = "
+    SELECT d.id
+      FROM automation_internal.dispatch AS d
+     WHERE d.owner = $1 AND d.id = $2
+       FOR UPDATE SKIP LOCKED";
+
+/// Locks exactly this dispatch. False if it is done, or somebody else has it.
+pub fn claim_one(owner: pg_sys::Oid, id: i64) -> bool {
+    as_engine(|| !query(CLAIM_ONE, &[owner.into(), id.into()], |_| ()).is_empty())
+}
+
 fn read(row: &Row<'_>) -> Dispatch {
     Dispatch {
         id: row.int8(1).unwrap_or_default(),

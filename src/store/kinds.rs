@@ -82,6 +82,16 @@ pub fn remove(kind: &str) {
     as_engine(|| execute(REMOVE, &[kind.into()]));
 }
 
+const FORGET_DROPPED: &str = "
+    DELETE FROM automation_internal.entity_kind AS k
+     WHERE k.relation IS NOT NULL
+       AND NOT EXISTS (SELECT FROM pg_catalog.pg_class AS c WHERE c.oid = k.relation)";
+
+/// Frees the names of kinds whose tables were dropped.
+pub fn forget_dropped() -> u64 {
+    as_engine(|| execute(FORGET_DROPPED, &[]))
+}
+
 // The row lock of the upsert makes the writers of one entity take turns, so each sees the state the other left.
 const LOCK_STATE: &str = "
     SELECT s.state::json

@@ -211,8 +211,10 @@ impl Executor {
         {
             let claimer = &self.claimer;
             let written = in_transaction(|| {
-                store::dispatches::claim(claimer.owner, head, 1);
-                executor::fail(claimer, head, error);
+                // Whoever else has it will see it fail himself.
+                if store::dispatches::claim_one(claimer.owner, head) {
+                    executor::fail(claimer, head, error);
+                }
             });
             if written.is_ok() {
                 self.failures = 0;

@@ -57,6 +57,7 @@ impl Pool {
     /// Starts and stops executors as needed. Returns how soon to look again, None if nothing is pending.
     pub fn attend(&mut self, now: i64) -> Option<Duration> {
         self.reap();
+        self.stop_surplus();
         if self.waiting.is_empty() {
             return None;
         }
@@ -176,6 +177,23 @@ impl Pool {
         if let Some(victim) = victim {
             victim.stop.store(true, Ordering::Release);
             victim.wake();
+        }
+    }
+
+    /// The limit was lowered: the idle ones leave first, the others after their batch.
+    fn stop_surplus(&self) {
+        let staying = || {
+            shared().executors_of(self.database).filter(|slot: &&ExecutorSlot| !slot.stop.load(Ordering::Acquire))
+        };
+        let surplus = staying().count().saturating_sub(gucs::executors());
+        if surplus == 0 {
+            return;
+        }
+        let mut slots: Vec<&ExecutorSlot> = staying().collect();
+        slots.sort_by_key(|slot| slot.busy_since.load(Ordering::Acquire));
+        for slot in slots.into_iter().take(surplus) {
+            slot.stop.store(true, Ordering::Release);
+            slot.wake();
         }
     }
 

@@ -5,7 +5,7 @@
 
 use automation_core::condition::{Condition, PointerFilter};
 use automation_core::cron::{Cron, parse_zone};
-use automation_core::expr::{Budget, Expr, FixedScope, Scope};
+use automation_core::expr::{Budget, Expr, ExprErrorKind, FixedScope, Scope};
 use automation_core::template::{JsonTemplate, SqlTemplate, Template};
 use automation_core::value::{Timestamp, Value};
 
@@ -28,7 +28,11 @@ pub fn parse(text: &str) {
     match Expr::parse(text) {
         Ok(expr) => {
             let printed = expr.canonical();
-            assert_eq!(Expr::parse(&printed).as_ref(), Ok(&expr), "{printed}");
+            match Expr::parse(&printed) {
+                // 1e9999 prints all its digits, and every part gets parentheses
+                Err(error) if error.kind == ExprErrorKind::TooComplex => {}
+                again => assert_eq!(again.as_ref(), Ok(&expr), "{printed}"),
+            }
         }
         Err(error) => {
             assert!(error.span.start <= error.span.end && error.span.end <= text.len(), "{error:?}");

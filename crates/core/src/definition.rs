@@ -344,12 +344,35 @@ fn parts<T: serde::de::DeserializeOwned>(
         if problems.len() > before {
             continue;
         }
+        if let Some(problem) = unknown_word(&item, noun, &path, &place) {
+            problems.push(problem);
+            continue;
+        }
         match serde_json::from_value(Json::Object(item)) {
             Ok(part) => read.push(part),
             Err(error) => problems.push(Problem::shape(&path, &place, format!("invalid {noun}: {error}"))),
         }
     }
     read
+}
+
+/// A trigger's `on` or a step's `do` that is no word of ours.
+fn unknown_word(item: &Map<String, Json>, noun: &str, path: &str, place: &str) -> Option<Problem> {
+    let (field, known): (&str, &[&str]) = match noun {
+        "trigger" => ("on", &["created", "updated", "deleted", "changed", "event", "call"]),
+        _ => ("do", &["sql", "call", "publish", "notify"]),
+    };
+    let word = match item.get(field) {
+        Some(Json::String(word)) if known.contains(&word.as_str()) => return None,
+        Some(Json::String(word)) => word,
+        Some(_) => return Some(Problem::shape(path, place, format!("\"{field}\" must be a text"))),
+        None => return Some(Problem::shape(path, place, format!("a {noun} needs \"{field}\""))),
+    };
+    let problem = Problem::shape(format!("{path}.{field}"), place, format!("unknown kind of {noun} \"{word}\""));
+    Some(match nearest(word, known.iter().copied()) {
+        Some(close) => problem.hint(format!("Did you mean \"{close}\"?")),
+        None => problem.hint(format!("Known are {}.", known.join(", "))),
+    })
 }
 
 fn unknown_fields(fields: &Map<String, Json>, known: &[&str], path: &str, place: &str, problems: &mut Vec<Problem>) {

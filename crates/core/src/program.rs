@@ -101,14 +101,19 @@ impl Action {
 
 /// Compiles a document. All problems are returned, not only the first.
 pub fn compile(document: &Document) -> Result<Program, Vec<Problem>> {
+    let (program, problems) = compile_parts(document);
+    if problems.is_empty() { Ok(program) } else { Err(problems) }
+}
+
+/// Compiles what can be compiled, and says what is wrong with the rest.
+pub fn compile_parts(document: &Document) -> (Program, Vec<Problem>) {
     let mut problems = Vec::new();
     let triggers = document.triggers.iter().enumerate().filter_map(|(i, t)| trigger(t, i, &mut problems)).collect();
     let steps = document.steps.iter().enumerate().filter_map(|(i, s)| step(s, i, &mut problems)).collect();
     let condition = condition(document.condition.as_ref(), "condition", "condition".to_owned(), &mut problems);
     let key = document.key.as_ref().and_then(|text| parsed(Expr::parse(text), "key", "key", text, &mut problems));
     let (ordering, tenant) = (document.ordering, document.tenant.clone());
-    let program = Program { triggers, condition, key, steps, ordering, tenant };
-    if problems.is_empty() { Ok(program) } else { Err(problems) }
+    (Program { triggers, condition, key, steps, ordering, tenant }, problems)
 }
 
 fn parsed<T>(
@@ -152,7 +157,6 @@ fn shown(given: &Json) -> String {
 fn trigger(def: &TriggerDef, place: usize, problems: &mut Vec<Problem>) -> Option<Trigger> {
     let id = def.id.clone().unwrap_or_default();
     let path = format!("triggers[{place}]");
-    let before = problems.len();
     let filter =
         condition(def.filter.as_ref(), &format!("{path}.filter"), format!("filter of trigger \"{id}\""), problems);
     let kind = def.kind.clone().unwrap_or_default();
@@ -169,20 +173,12 @@ fn trigger(def: &TriggerDef, place: usize, problems: &mut Vec<Problem>) -> Optio
             vec![topic::canonical(&text)]
         }
     };
-    (problems.len() == before).then(|| Trigger {
-        id,
-        on: def.on,
-        kind: def.kind.clone(),
-        columns: def.columns.clone(),
-        patterns,
-        filter,
-    })
+    Some(Trigger { id, on: def.on, kind: def.kind.clone(), columns: def.columns.clone(), patterns, filter })
 }
 
 fn step(def: &StepDef, place: usize, problems: &mut Vec<Problem>) -> Option<Step> {
     let id = def.id.clone().unwrap_or_default();
     let path = format!("steps[{place}]");
-    let before = problems.len();
     let action = action(def, &id, &path, problems);
     let condition = condition(
         def.condition.as_ref(),
@@ -206,14 +202,7 @@ fn step(def: &StepDef, place: usize, problems: &mut Vec<Problem>) -> Option<Step
         }
     });
     let action = action?;
-    (problems.len() == before).then_some(Step {
-        id,
-        action,
-        condition,
-        continue_on_error: def.continue_on_error,
-        timeout_ms,
-        enabled: def.enabled,
-    })
+    Some(Step { id, action, condition, continue_on_error: def.continue_on_error, timeout_ms, enabled: def.enabled })
 }
 
 fn action(def: &StepDef, id: &str, path: &str, problems: &mut Vec<Problem>) -> Option<Action> {
@@ -221,6 +210,14 @@ fn action(def: &StepDef, id: &str, path: &str, problems: &mut Vec<Problem>) -> O
     match def.kind {
         StepKind::Sql => {
             let sql = text(&def.sql);
+            if sql.trim().is_empty() {
+                problems.push(Problem::shape(
+                    format!("{path}.sql"),
+                    format!("step \"{id}\""),
+                    format!("sql of step \"{id}\" is empty"),
+                ));
+                return None;
+            }
             let result = SqlTemplate::parse(&sql);
             parsed(result, &format!("{path}.sql"), &format!("sql of step \"{id}\""), &sql, problems).map(Action::Sql)
         }

@@ -101,6 +101,8 @@ fn a_kill_in_the_careful_work_after_a_crash_loses_and_doubles_nothing() {
             db.close_gate();
             db.make_changes(10);
             db.wait_until_a_run_is_held();
+            // Routing does not wait for the disk: without this the crash might undo it, and the run would be a new one.
+            db.execute("CHECKPOINT");
             // Any death but the executor's own: the held run is not to blame.
             kill(db.worker_pid(Worker::Conductor), Signal::Kill);
             wait_until_down(&cluster);
@@ -269,6 +271,9 @@ fn a_run_is_not_blamed_for_crashes_of_others() {
     let db = open_ledger(&cluster);
     db.close_gate();
     db.make_changes(20);
+    db.wait_until_a_run_is_held();
+    // Routing does not wait for the disk: without this the crash might undo it, and the run would be a new one.
+    db.execute("CHECKPOINT");
     for victim in ["checkpointer", "walwriter", "automation_engine conductor", "checkpointer"] {
         db.wait_until_a_run_is_held();
         let crashes = cluster.crashes();
@@ -282,6 +287,50 @@ fn a_run_is_not_blamed_for_crashes_of_others() {
     db.open_gate();
     db.expect_ledger_settled();
     assert_eq!(db.number("SELECT count(*) FROM automation_internal.dead_letter"), 0);
+}
+
+#[test]
+fn a_slow_run_holds_up_nobody_else_after_a_crash() {
+    let cluster = Cluster::start();
+    let db = open_ledger(&cluster);
+    db.close_gate();
+    db.execute(&change_sql(1, 1001));
+    db.wait_until_a_run_is_held();
+    // Routing does not wait for the disk: without this the crash might undo it, and the run would be a new one.
+    db.execute("CHECKPOINT");
+    let crashes = cluster.crashes();
+    kill(db.worker_pid(Worker::Conductor), Signal::Kill);
+    let back = wait_for_restart(&db, crashes);
+    db.wait_until_a_run_is_held();
+    // Of another owner, and of the same one.
+    db.execute(&change_sql(2, 1002));
+    db.wait_until(
+        "others have gone on",
+        "SELECT count(*) = 2 FROM effect WHERE change = 1002 AND automation IN ('audit', 'confirm')",
+    );
+    let took = back.elapsed();
+    assert!(took <= RESUMED_WITHIN, "it took {took:?} until others had resumed\n{}", cluster.log_tail());
+    db.open_gate();
+    db.expect_ledger_settled();
+}
+
+#[test]
+fn a_long_queue_at_a_crash_is_worked_off_by_everyone() {
+    let cluster = Cluster::start();
+    let db = open_ledger(&cluster);
+    db.close_gate();
+    db.make_changes(1000);
+    db.wait_until_a_run_is_held();
+    db.wait_until("all is queued", "SELECT count(*) >= 1000 FROM automation_internal.dispatch");
+    let crashes = cluster.crashes();
+    kill(db.worker_pid(Worker::Conductor), Signal::Kill);
+    wait_for_restart(&db, crashes);
+    db.make_changes(10);
+    db.open_gate();
+    // Far less than it takes until an executor leaves because it has nothing to do.
+    let took = db.wait_until_drained(Duration::from_secs(30));
+    println!("over 1000 runs took {took:?}");
+    db.expect_invariants();
 }
 
 #[test]

@@ -56,6 +56,7 @@ if have latency_visible_p50 latency_visible_p99; then
     row 'change -> effect seen committed by another session, 50/s' \
         "p50 $(value latency_visible_p50), p99 $(value latency_visible_p99), max $(value latency_visible_max) ms" 'p50 <= 2, p99 <= 10 ms' \
         "$(verdict "$(value latency_visible_p50) <= 2 && $(value latency_visible_p99) <= 10")"
+    row '  beside it: a bare one-row commit' "$(number latency_bare_commit 2) ms" '' ''
     row '  change -> step executes' "p50 $(value latency_step_p50), p99 $(value latency_step_p99), max $(value latency_step_max) ms" '' ''
     row '  change -> run ended (history)' "p50 $(value latency_history_p50), p99 $(value latency_history_p99), max $(value latency_history_max) ms" '' ''
 fi

@@ -109,28 +109,8 @@ END $$;
 CREATE TABLE ticket (id integer PRIMARY KEY, made timestamptz NOT NULL);
 CREATE SEQUENCE ticket_id;
 CREATE TABLE ticket_effect (ticket_id integer PRIMARY KEY, at timestamptz NOT NULL);
-CREATE TABLE seen (ticket_id integer NOT NULL, at timestamptz NOT NULL);
-
--- Writes 'tickets' rows, 'pause' apart, and notes when this session sees the effect of each committed.
-CREATE PROCEDURE write_and_watch(tickets integer, pause interval) LANGUAGE plpgsql AS $$
-DECLARE
-    id integer;
-    next_at timestamptz := clock_timestamp();
-BEGIN
-    FOR i IN 1 .. tickets LOOP
-        id := nextval('bench.ticket_id');
-        INSERT INTO bench.ticket VALUES (id, clock_timestamp());
-        COMMIT;
-        WHILE NOT EXISTS (SELECT FROM bench.ticket_effect AS e WHERE e.ticket_id = id) LOOP
-            COMMIT;
-            PERFORM pg_sleep(0.0001);
-        END LOOP;
-        INSERT INTO bench.seen VALUES (id, clock_timestamp());
-        COMMIT;
-        next_at := greatest(next_at + pause, clock_timestamp());
-        PERFORM pg_sleep(extract(epoch FROM next_at - clock_timestamp()));
-    END LOOP;
-END $$;
+-- when another session first saw an effect committed
+CREATE UNLOGGED TABLE seen (ticket_id integer PRIMARY KEY, at timestamptz NOT NULL);
 
 DO $$ BEGIN
     CREATE ROLE bench LOGIN;

@@ -1,11 +1,15 @@
 //! What this process is doing at the moment: the run whose step it executes, if any. Capture stamps it on events.
 use std::cell::RefCell;
 
+use pgrx::pg_sys;
+
 /// The run under way in this process.
 #[derive(Clone, Debug)]
 pub struct RunContext {
     pub run_id: i64,
     pub automation: String,
+    /// The role whose rights it has.
+    pub owner: pg_sys::Oid,
     /// Depth of the event that started the run; what the run writes is one deeper.
     pub depth: i16,
 }
@@ -28,12 +32,22 @@ pub fn enter(run: RunContext) -> Entered {
     Entered(CURRENT.with(|current| current.borrow_mut().replace(run)))
 }
 
-/// (cause run, depth, actor) for whatever is written now.
-pub fn cause() -> (Option<i64>, i16, Option<String>) {
+/// Who or what writes now.
+pub struct Cause {
+    pub run: Option<i64>,
+    pub depth: i16,
+    pub actor: Option<String>,
+    pub role: pg_sys::Oid,
+}
+
+pub fn cause() -> Cause {
     CURRENT.with(|current| match current.borrow().as_ref() {
-        Some(run) => {
-            (Some(run.run_id), run.depth.saturating_add(1), Some(format!("system:automation:{}", run.automation)))
-        }
-        None => (None, 0, crate::gucs::actor()),
+        Some(run) => Cause {
+            run: Some(run.run_id),
+            depth: run.depth.saturating_add(1),
+            actor: Some(format!("system:automation:{}", run.automation)),
+            role: run.owner,
+        },
+        None => Cause { run: None, depth: 0, actor: crate::gucs::actor(), role: crate::pg::identity::outer_user() },
     })
 }

@@ -123,6 +123,9 @@ pub fn route_own(above: i64) -> (usize, i64) {
             return (0, above);
         }
         cursor_store::wait_for_cursor();
+        // An earlier drain() of this transaction may have been further already.
+        let ahead = cursor_store::peek().map(|cursor| cursor.ahead).unwrap_or_default();
+        let above = ahead.iter().filter(|(own, _)| *own == xid).map(|(_, id)| *id).fold(above, i64::max);
         let events = cursor_store::events_of(&[xid], above, i64::MAX, gucs::route_batch_size());
         let Some(last) = events.last().map(|event| event.id) else { return (0, above) };
         route_events(&events);

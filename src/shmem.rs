@@ -50,13 +50,7 @@ pub struct DatabaseSlot {
     pub retry_at: AtomicI64,
     /// Dispatches below this id were queued when the server started: one of them may have crashed it. 0 = not known.
     pub careful_below: AtomicI64,
-    /// Pid of the executor that tries such dispatches one by one; the others wait meanwhile.
-    pub careful_holder: AtomicI32,
-    /// Owners whose dispatches from before the start have been dealt with.
-    pub careful_done: [AtomicU32; CAREFUL_OWNERS],
 }
-
-pub const CAREFUL_OWNERS: usize = 32;
 
 /// States of a database slot.
 pub const STATE_UNKNOWN: u32 = 0; // not looked at yet
@@ -75,6 +69,8 @@ pub struct ExecutorSlot {
     /// 0 while idle, else when the current batch began.
     pub busy_since: AtomicI64,
     pub stop: AtomicBool,
+    /// The dispatch that this executor tries alone, its attempt being counted; the others leave it to him. 0 = none.
+    pub trying: AtomicI64,
     pub runs: AtomicI64,
     pub failed_runs: AtomicI64,
     pub batches: AtomicI64,
@@ -215,6 +211,16 @@ impl Shared {
         self.executors.iter().filter(move |slot| slot.database.load(Ordering::Acquire) == database.to_u32())
     }
 
+    /// Dispatches that executors of this database other than the calling process try alone.
+    pub fn tried_by_others(&self, database: pg_sys::Oid) -> Vec<i64> {
+        let me = my_pid();
+        self.executors_of(database)
+            .filter(|slot| slot.pid.load(Ordering::Acquire) != me)
+            .map(|slot| slot.trying.load(Ordering::Acquire))
+            .filter(|id| *id != 0)
+            .collect()
+    }
+
     /// Takes a free executor slot; the process that is started for it fills in the rest.
     pub fn reserve_executor(&self, database: pg_sys::Oid, owner: pg_sys::Oid, now: i64) -> Option<usize> {
         self.executors.iter().position(|slot| {
@@ -255,29 +261,6 @@ impl DatabaseSlot {
         self.wake_conductor();
     }
 
-    /// Have the owner's dispatches from before the start been dealt with? With more owners than places, they count as
-    /// dealt with.
-    pub fn is_careful_done(&self, owner: u32) -> bool {
-        self.careful_done.iter().all(|done| done.load(Ordering::Acquire) != 0)
-            || self.careful_done.iter().any(|done| done.load(Ordering::Acquire) == owner)
-    }
-
-    pub fn set_careful_done(&self, owner: u32) {
-        if !self.is_careful_done(owner) {
-            let free = |done: &&AtomicU32| done.compare_exchange(0, owner, Ordering::AcqRel, Ordering::Acquire).is_ok();
-            let _ = self.careful_done.iter().find(free);
-        }
-        let _ = self.careful_holder.compare_exchange(my_pid(), 0, Ordering::AcqRel, Ordering::Acquire);
-    }
-
-    /// Takes the right to try dispatches one by one. False while another executor has it.
-    pub fn hold_careful(&self, is_alive: impl Fn(i32) -> bool) -> bool {
-        let holder = self.careful_holder.load(Ordering::Acquire);
-        holder == my_pid()
-            || ((holder == 0 || !is_alive(holder))
-                && self.careful_holder.compare_exchange(holder, my_pid(), Ordering::AcqRel, Ordering::Acquire).is_ok())
-    }
-
     pub fn is_quiesced(&self) -> bool {
         self.quiesced_by.load(Ordering::Acquire) != 0
     }
@@ -289,10 +272,6 @@ impl DatabaseSlot {
         self.out_of_workers.store(false, Ordering::Release);
         self.failures.store(0, Ordering::Release);
         self.careful_below.store(0, Ordering::Release);
-        self.careful_holder.store(0, Ordering::Release);
-        for done in &self.careful_done {
-            done.store(0, Ordering::Release);
-        }
         for counter in [&self.routed_events, &self.routed_dispatches, &self.turns, &self.errors] {
             counter.store(0, Ordering::Release);
         }
@@ -315,6 +294,7 @@ impl ExecutorSlot {
         self.pid.store(0, Ordering::Release);
         self.proc_number.store(0, Ordering::Release);
         self.busy_since.store(0, Ordering::Release);
+        self.trying.store(0, Ordering::Release);
         self.owner.store(0, Ordering::Release);
         self.database.store(0, Ordering::Release);
     }

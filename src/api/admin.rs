@@ -6,7 +6,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
 use crate::error::{EngineError, EngineResult, OrReport};
-use crate::executor::{self, Claimer};
+use crate::executor::{self, Claimer, Work};
 use crate::pg::{clock, identity, names};
 use crate::router::{self, Routed};
 use crate::shmem::{self, STATE_PRESENT, shared};
@@ -46,7 +46,7 @@ fn dispatch_up_to(n: i64) -> i64 {
         }
         let mut claimer = Claimer::new(owner, false);
         while runs < n {
-            let turn = executor::turn(&mut claimer, (n - runs).min(gucs::batch_size()));
+            let turn = executor::turn(&mut claimer, Work::UpTo((n - runs).min(gucs::batch_size())));
             // Not committed yet, but gone for this transaction.
             claimer.committed();
             runs += turn.runs as i64;

@@ -9,7 +9,7 @@ use crate::failpoint::failpoint;
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
 use crate::pg::session;
-use crate::shmem::shared;
+use crate::shmem::{self, shared};
 use crate::store::dispatches::{self, Dispatch};
 use crate::store::events::{self, Event};
 use crate::store::history::{self, EndedRun, Ending};
@@ -76,10 +76,22 @@ pub struct Turn {
     pub blocked: bool,
 }
 
-/// Claims up to `limit` dispatches and runs them.
-pub fn turn(claimer: &mut Claimer, limit: i64) -> Turn {
+/// What a turn takes on.
+#[derive(Clone, Copy, Debug)]
+pub enum Work {
+    /// Up to so many, from the head of the queue.
+    UpTo(i64),
+    /// This dispatch alone.
+    Only(i64),
+}
+
+/// Claims dispatches and runs them.
+pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
     claimer.refresh();
-    let claimed = dispatches::claim(claimer.owner, claimer.floor, limit);
+    let (claimed, limit) = match work {
+        Work::UpTo(limit) => (dispatches::claim(claimer.owner, claimer.floor, limit), limit),
+        Work::Only(id) => (dispatches::claim_one(claimer.owner, id), 1),
+    };
     let (Some(first), Some(last)) = (claimed.first(), claimed.last()) else { return Turn::default() };
     let (first, last) = (first.id, last.id);
     claimer.head = Some(first);
@@ -95,8 +107,10 @@ pub fn turn(claimer: &mut Claimer, limit: i64) -> Turn {
     let mut turn = Turn { more: claimed.len() as i64 == limit, ..Default::default() };
     let mut ended: Vec<EndedRun> = Vec::with_capacity(claimed.len());
     let mut done = Vec::with_capacity(claimed.len());
+    let tried = shared().tried_by_others(shmem::my_database());
     for dispatch in &claimed {
-        if dispatch.ordering_key.is_some_and(|key| blocked.contains(&key)) {
+        if dispatch.ordering_key.is_some_and(|key| blocked.contains(&key)) || tried.contains(&dispatch.id) {
+            blocked.extend(dispatch.ordering_key);
             turn.blocked = true;
             continue;
         }
@@ -111,7 +125,7 @@ pub fn turn(claimer: &mut Claimer, limit: i64) -> Turn {
         pgrx::check_for_interrupts!();
     }
     failpoint("ran");
-    write(claimer.owner, &ended, &done);
+    write(claimer, &ended, &done);
     failpoint("written");
     let undone = claimed.iter().map(|d| d.id).filter(|id| !done.contains(id));
     claimer.next_floor = passed_over.iter().map(|(id, _)| *id).chain(undone).min().unwrap_or(last + 1);
@@ -198,10 +212,10 @@ fn give_up(
     EndedRun { error: Some(error), ..ended(owner, dispatch, event, started_at, Ending::Failed, Some(reason)) }
 }
 
-fn write(owner: pg_sys::Oid, runs: &[EndedRun], done: &[i64]) {
+fn write(claimer: &Claimer, runs: &[EndedRun], done: &[i64]) {
     let at = clock::now();
     history::insert(at, runs);
-    dispatches::finish(owner, done);
+    dispatches::finish(claimer.owner, done);
     let mut counts: HashMap<(i32, i16), Counts> = HashMap::new();
     for run in runs {
         let counts = counts.entry((run.automation_id, run.trigger_no)).or_default();
@@ -215,7 +229,9 @@ fn write(owner: pg_sys::Oid, runs: &[EndedRun], done: &[i64]) {
         }
     }
     stats::add(counts.iter(), at);
-    session::stop_listening();
+    if claimer.is_worker {
+        session::stop_listening();
+    }
 }
 
 /// Records that a run failed at commit (a deferred constraint, say), after its own transaction was rolled back.
@@ -227,5 +243,5 @@ pub fn fail(claimer: &Claimer, dispatch_id: i64, error: &PgError) {
         error: Some(run::error_json(error, None)),
         ..ended(claimer.owner, &dispatch, event.as_ref(), now, Ending::Failed, Some("commit_failed"))
     };
-    write(claimer.owner, &[run], &[dispatch_id]);
+    write(claimer, &[run], &[dispatch_id]);
 }

@@ -7,5 +7,5 @@ mod scope;
 mod step;
 pub mod versions;
 
-pub use batch::{Claimer, Turn, ended, fail, turn};
+pub use batch::{Claimer, Turn, Work, ended, fail, turn};
 pub use step::call_statement;

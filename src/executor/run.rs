@@ -42,6 +42,7 @@ pub fn run(claimer: &Claimer, dispatch: &Dispatch, event: &Event, started_at: Mi
     let _context = context::enter(RunContext {
         run_id: dispatch.run_id,
         automation: dispatch.automation.clone(),
+        owner: claimer.owner,
         depth: event.depth,
     });
     let mut walk = Walk { claimer, dispatch, event, version, started_at, steps: String::new(), key: None };

@@ -57,8 +57,3 @@ pub fn get(id: i32) -> Result<Rc<Version>, String> {
         versions.borrow().get(&id).cloned().unwrap_or_else(|| Err(format!("version {id} does not exist")))
     })
 }
-
-/// Forgets everything, for a process whose extension was dropped and made again.
-pub fn forget() {
-    VERSIONS.with(|versions| versions.borrow_mut().clear());
-}

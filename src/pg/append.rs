@@ -133,15 +133,18 @@ unsafe fn insert_tuples(relation: pg_sys::Relation, tuples: &[pg_sys::HeapTuple]
     }
 }
 
-/// Rows on their way into one partition, formed but not inserted yet. They live in memory of their own that goes with
-/// the transaction.
+/// A row that was formed but not inserted yet.
+struct Waiting {
+    /// The subtransaction that made it: it must be inserted there and nowhere else, so that they share their fate.
+    made_by: pg_sys::SubTransactionId,
+    relation: pg_sys::Oid,
+    tuple: pg_sys::HeapTuple,
+}
+
+/// Rows on their way into our tables. Their tuples live in memory of their own that goes with the transaction.
 pub struct Pending {
     memory: pg_sys::MemoryContext,
-    relation: pg_sys::Oid,
-    generation: u64,
-    day: i64,
-    /// With the subtransaction that made each.
-    tuples: Vec<(pg_sys::SubTransactionId, pg_sys::HeapTuple)>,
+    rows: Vec<Waiting>,
     bytes: usize,
 }
 
@@ -151,28 +154,16 @@ const PENDING_BYTES: usize = 1 << 20;
 
 impl Pending {
     pub const fn new() -> Self {
-        Pending {
-            memory: std::ptr::null_mut(),
-            relation: pg_sys::InvalidOid,
-            generation: 0,
-            day: 0,
-            tuples: Vec::new(),
-            bytes: 0,
-        }
+        Pending { memory: std::ptr::null_mut(), rows: Vec::new(), bytes: 0 }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.tuples.is_empty()
+        self.rows.is_empty()
     }
 
     /// Adds a row of `table`; inserts what waits when there is enough of it. False if the table does not exist.
     pub fn add<const N: usize>(&mut self, table: &'static str, at: Micros, row: [Cell; N]) -> bool {
         let Some(relation) = leaf(table, at) else { return false };
-        let (day, generation) = (clock::day(at), names::catalog_generation());
-        if self.day != day || self.relation != relation || self.generation != generation {
-            self.insert();
-            (self.day, self.relation, self.generation) = (day, relation, generation);
-        }
         // SAFETY: the context is made in the transaction's own memory and forgotten with it, see `forget`.
         unsafe {
             if self.memory.is_null() {
@@ -190,38 +181,57 @@ impl Pending {
             pg_sys::MemoryContextSwitchTo(previous);
             pg_sys::table_close(opened, pg_sys::NoLock as i32);
             self.bytes += (*tuple).t_len as usize;
-            self.tuples.push((pg_sys::GetCurrentSubTransactionId(), tuple));
+            self.rows.push(Waiting { made_by: pg_sys::GetCurrentSubTransactionId(), relation, tuple });
         }
-        if self.tuples.len() >= PENDING_ROWS || self.bytes >= PENDING_BYTES {
+        if self.rows.len() >= PENDING_ROWS || self.bytes >= PENDING_BYTES {
             self.insert();
         }
         true
     }
 
-    /// Inserts what waits.
+    /// Inserts what waits of the current subtransaction. What an outer one has waiting must not be inserted by an inner
+    /// one, whose rollback would take it along.
     pub fn insert(&mut self) {
-        if self.tuples.is_empty() {
-            return;
+        // SAFETY: reads state of the current transaction.
+        let current = unsafe { pg_sys::GetCurrentSubTransactionId() };
+        let (mut mine, others): (Vec<Waiting>, Vec<Waiting>) =
+            std::mem::take(&mut self.rows).into_iter().partition(|row| row.made_by == current);
+        self.rows = others;
+        while let Some(relation) = mine.first().map(|row| row.relation) {
+            let (same, rest): (Vec<Waiting>, Vec<Waiting>) = mine.into_iter().partition(|row| row.relation == relation);
+            mine = rest;
+            let tuples: Vec<pg_sys::HeapTuple> = same.iter().map(|row| row.tuple).collect();
+            // SAFETY: the tuples were formed with this relation's descriptor in this transaction.
+            unsafe {
+                let opened = pg_sys::table_open(relation, pg_sys::RowExclusiveLock as i32);
+                insert_tuples(opened, &tuples);
+                pg_sys::table_close(opened, pg_sys::NoLock as i32);
+                if !self.rows.is_empty() {
+                    tuples.into_iter().for_each(|tuple| pg_sys::heap_freetuple(tuple));
+                }
+            }
         }
-        let tuples: Vec<pg_sys::HeapTuple> = self.tuples.drain(..).map(|(_, tuple)| tuple).collect();
-        self.bytes = 0;
-        // SAFETY: the tuples were formed with this relation's descriptor in this transaction.
-        unsafe {
-            let opened = pg_sys::table_open(self.relation, pg_sys::RowExclusiveLock as i32);
-            insert_tuples(opened, &tuples);
-            pg_sys::table_close(opened, pg_sys::NoLock as i32);
-            pg_sys::MemoryContextReset(self.memory);
+        if self.rows.is_empty() && !self.memory.is_null() {
+            // SAFETY: no tuple is left in it.
+            unsafe { pg_sys::MemoryContextReset(self.memory) };
         }
+        self.count();
     }
 
     /// A subtransaction was rolled back: what it added never happened.
     pub fn discard(&mut self, subtransaction: pg_sys::SubTransactionId) {
-        self.tuples.retain(|(made_by, _)| *made_by != subtransaction);
+        self.rows.retain(|row| row.made_by != subtransaction);
+        self.count();
+    }
+
+    fn count(&mut self) {
+        // SAFETY: the tuples that wait are alive.
+        self.bytes = self.rows.iter().map(|row| unsafe { (*row.tuple).t_len } as usize).sum();
     }
 
     /// The transaction is over, and the memory with it.
     pub fn forget(&mut self) {
-        self.tuples.clear();
+        self.rows.clear();
         self.bytes = 0;
         self.memory = std::ptr::null_mut();
     }

@@ -17,12 +17,12 @@ impl Drop for Restore {
     }
 }
 
-fn switch_to(role: pg_sys::Oid) -> Restore {
+fn switch_to(role: pg_sys::Oid, restrictions: u32) -> Restore {
     let (mut user, mut context) = (pg_sys::InvalidOid, 0);
     // SAFETY: reads and assigns two process globals; the guard puts them back.
     unsafe {
         pg_sys::GetUserIdAndSecContext(&mut user, &mut context);
-        pg_sys::SetUserIdAndSecContext(role, context | pg_sys::SECURITY_LOCAL_USERID_CHANGE as i32);
+        pg_sys::SetUserIdAndSecContext(role, context | (pg_sys::SECURITY_LOCAL_USERID_CHANGE | restrictions) as i32);
     }
     Restore { user, context }
 }
@@ -47,13 +47,15 @@ pub fn has_role(member: pg_sys::Oid, role: pg_sys::Oid) -> bool {
 /// put objects into. Only for statements over our own tables with values of built-in types.
 pub fn as_engine<R>(work: impl FnOnce() -> R) -> R {
     let _pinned = Pinned::engine();
-    let _user = switch_to(names::engine_owner());
+    let _user = switch_to(names::engine_owner(), 0);
     work()
 }
 
-/// Runs `work` with the rights of `role`, for callers that drive another role's automations by hand.
+/// Runs `work` with the rights of `role`, for callers that drive another role's automations by hand. Postgres then
+/// refuses whatever would outlive the switch and run as the caller later: deferred triggers, temporary objects,
+/// prepared statements, cursors with hold.
 pub fn as_role<R>(role: pg_sys::Oid, work: impl FnOnce() -> R) -> R {
-    let _user = (role != current_user()).then(|| switch_to(role));
+    let _user = (role != current_user()).then(|| switch_to(role, pg_sys::SECURITY_RESTRICTED_OPERATION));
     work()
 }
 
@@ -68,4 +70,10 @@ pub fn role_by_name(name: &str) -> Option<pg_sys::Oid> {
 pub fn can_become(member: pg_sys::Oid, role: pg_sys::Oid) -> bool {
     // SAFETY: a catalog look-up.
     unsafe { pg_sys::is_member_of_role(member, role) }
+}
+
+/// The role of the session, or the one it has set; not that of a function that runs with its owner's rights.
+pub fn outer_user() -> pg_sys::Oid {
+    // SAFETY: reads a process global.
+    unsafe { pg_sys::GetOuterUserId() }
 }

@@ -46,11 +46,6 @@ pub fn with_current<R>(work: impl FnOnce(&Definitions) -> R) -> R {
     CURRENT.with(|current| work(&current.borrow()))
 }
 
-/// Forgets everything, for a process whose extension was dropped and made again.
-pub fn forget() {
-    CURRENT.with(|current| *current.borrow_mut() = Definitions::default());
-}
-
 fn load(fingerprint: (i64, i64), mut programs: HashMap<i32, Rc<Program>>) -> Definitions {
     let rows = automations::active();
     let missing: Vec<i32> = rows.iter().map(|row| row.version_id).filter(|id| !programs.contains_key(id)).collect();

@@ -100,14 +100,21 @@ pub fn claim(owner: pg_sys::Oid, floor: i64, limit: i64) -> Vec<Dispatch> {
 }
 
 const CLAIM_ONE: &str = "
-    SELECT d.id
-      FROM automation_internal.dispatch AS d
-     WHERE d.owner = $1 AND d.id = $2
-       FOR UPDATE SKIP LOCKED";
+    WITH claimed AS MATERIALIZED (
+        SELECT d.id, d.run_id, d.event_id, d.event_at, d.ordering_key, d.automation_id, d.version_id, d.trigger_no,
+               d.attempt
+          FROM automation_internal.dispatch AS d
+         WHERE d.owner = $1
+           AND d.id = $2
+           FOR UPDATE SKIP LOCKED)
+    SELECT c.id, c.run_id, c.event_id, c.event_at, c.ordering_key, c.automation_id, c.version_id, c.trigger_no,
+           c.attempt, a.name, a.status = 'active'
+      FROM claimed AS c
+      JOIN automation_internal.automation AS a ON a.id = c.automation_id";
 
-/// Locks exactly this dispatch. False if it is done, or somebody else has it.
-pub fn claim_one(owner: pg_sys::Oid, id: i64) -> bool {
-    as_engine(|| !query(CLAIM_ONE, &[owner.into(), id.into()], |_| ()).is_empty())
+/// Locks exactly this dispatch. Empty if it is done, or somebody else has it.
+pub fn claim_one(owner: pg_sys::Oid, id: i64) -> Vec<Dispatch> {
+    as_engine(|| query(CLAIM_ONE, &[owner.into(), id.into()], read))
 }
 
 fn read(row: &Row<'_>) -> Dispatch {

@@ -92,26 +92,26 @@ pub fn buffer_event(event: &NewEvent<'_>) -> i64 {
     // SAFETY: assigns the transaction its id if it has none; must come before the event's id is drawn, since the
     // router relies on ids of transactions younger than a snapshot being younger than that snapshot.
     #[allow(unsafe_code)]
-    let (xid, role) = unsafe { (pg_sys::GetTopFullTransactionId().value, pg_sys::GetOuterUserId()) };
+    let xid = unsafe { pg_sys::GetTopFullTransactionId().value };
     let id = append::next_id("event_id_seq");
-    let (cause_run, depth, actor) = context::cause();
+    let cause = context::cause();
     let at = clock::now();
     let text = |bytes: &[u8]| varlena(bytes);
     let row = [
         Some(pg_sys::Datum::from(id)),
         Some(pg_sys::Datum::from(xid)),
         Some(pg_sys::Datum::from(at)),
-        cause_run.map(pg_sys::Datum::from),
+        cause.run.map(pg_sys::Datum::from),
         event.relation.map(pg_sys::Datum::from),
-        Some(pg_sys::Datum::from(role)),
-        Some(pg_sys::Datum::from(depth)),
+        Some(pg_sys::Datum::from(cause.role)),
+        Some(pg_sys::Datum::from(cause.depth)),
         Some(pg_sys::Datum::from(event.op.unwrap_or(Op::Emitted).code() as i8)),
         Some(pg_sys::Datum::from(event.truncated)),
         event.kind.map(|kind| text(kind.as_bytes())),
         event.entity_id.map(text),
         event.topic.map(|topic| text(topic.as_bytes())),
         event.tenant.map(text),
-        actor.map(|actor| text(actor.as_bytes())),
+        cause.actor.map(|actor| text(actor.as_bytes())),
         event.dedup_key.map(|key| text(key.as_bytes())),
         event.changed,
         event.prev.map(text),

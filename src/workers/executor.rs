@@ -7,7 +7,7 @@ use pgrx::prelude::*;
 
 use super::registration;
 use super::txn::{Failure, in_transaction};
-use crate::executor::{self, Claimer, Turn};
+use crate::executor::{self, Claimer, Turn, Work};
 use crate::pg::{clock, names};
 use crate::shmem::{self, DatabaseSlot, ExecutorSlot, shared};
 use crate::{failpoint::failpoint, gucs, store};
@@ -57,9 +57,39 @@ pub extern "C-unwind" fn automation_executor_main(argument: pg_sys::Datum) {
 
 /// What to do about dispatches from before the server's start.
 enum Careful {
-    Ready,
+    /// Try this one alone.
+    Alone(i64),
+    /// None is left.
+    Free,
+    /// All that are left are in other hands.
     Wait,
-    Over,
+}
+
+enum Pick {
+    Nothing,
+    AllHeld,
+    Dispatch(i64),
+}
+
+/// How far to look for a dispatch that nobody holds back.
+const LOOK_AHEAD: i64 = 200;
+
+/// The first dispatch of an owner that nobody tries and that has to wait for none before it.
+fn first_free(owner: pg_sys::Oid) -> Pick {
+    let claimed = store::dispatches::claim(owner, 0, LOOK_AHEAD);
+    let Some(last) = claimed.last() else { return Pick::Nothing };
+    let ids: Vec<i64> = claimed.iter().map(|dispatch| dispatch.id).collect();
+    let held = store::dispatches::passed_over(owner, 0, last.id, &ids);
+    let mut blocked: Vec<i64> = held.into_iter().filter_map(|(_, key)| key).collect();
+    let tried = shared().tried_by_others(shmem::my_database());
+    for dispatch in &claimed {
+        let waits = dispatch.ordering_key.is_some_and(|key| blocked.contains(&key));
+        if !waits && !tried.contains(&dispatch.id) {
+            return Pick::Dispatch(dispatch.id);
+        }
+        blocked.extend(dispatch.ordering_key);
+    }
+    Pick::AllHeld
 }
 
 struct Executor {
@@ -100,37 +130,33 @@ impl Executor {
 
     /// One batch. Some(true) if there may be more at once, None after a failure.
     fn turn(&mut self, began: i64) -> Option<bool> {
-        if self.careful > 0 {
-            match self.prepare_carefully() {
-                Careful::Ready => {}
-                Careful::Wait => {
-                    registration::wait(std::time::Duration::from_millis(10));
-                    return Some(true);
-                }
-                Careful::Over => {
-                    self.careful = 0;
-                    self.home.set_careful_done(self.claimer.owner.to_u32());
-                }
+        let work = match self.pick_carefully() {
+            Careful::Alone(id) => Work::Only(id),
+            Careful::Free => Work::UpTo(self.limit),
+            Careful::Wait => {
+                registration::wait(std::time::Duration::from_millis(10));
+                return Some(true);
             }
-        }
-        let limit = if self.careful > 0 { 1 } else { self.limit };
+        };
+        let limit = if matches!(work, Work::Only(_)) { 1 } else { self.limit };
         let claimer = &mut self.claimer;
         let outcome = in_transaction(|| {
             names::extension_installed().then(|| {
-                let turn = executor::turn(claimer, limit);
+                let turn = executor::turn(claimer, work);
                 failpoint("before_commit");
                 turn
             })
         });
         failpoint("after_commit");
+        self.slot.trying.store(0, Ordering::Release);
         match outcome {
             Ok(None) => registration::exit(0),
             Ok(Some(turn)) => {
                 self.claimer.committed();
                 self.failures = 0;
                 self.account(&turn, clock::now() - began, limit);
-                if self.careful > 0 {
-                    self.careful -= turn.runs as i64;
+                if matches!(work, Work::Only(_)) {
+                    self.careful -= 1;
                 }
                 if turn.blocked && turn.runs == 0 {
                     // Everything left waits for runs that other executors have in hand.
@@ -163,34 +189,40 @@ impl Executor {
     }
 
     /// Before a dispatch that the last crash may have been about is run, the attempt is committed, so that a step that
-    /// takes the server down is found out. One executor at a time does this, and nobody else of its owner runs anything
-    /// meanwhile, so an attempt that was counted is an attempt that is made.
-    fn prepare_carefully(&mut self) -> Careful {
+    /// takes the server down is found out. The dispatch is noted in shared memory while its row is still locked, so no
+    /// other executor takes it in between, and an attempt that was counted is an attempt that is made.
+    fn pick_carefully(&mut self) -> Careful {
         let below = self.home.careful_below.load(Ordering::Acquire);
-        let owner = self.claimer.owner;
-        if self.home.is_careful_done(owner.to_u32()) {
-            return Careful::Over;
+        if self.careful <= 0 || below == 0 {
+            return Careful::Free;
         }
-        if !self.home.hold_careful(registration::is_alive) {
-            return Careful::Wait;
-        }
-        let head = in_transaction(|| {
+        let (owner, slot) = (self.claimer.owner, self.slot);
+        let picked = in_transaction(|| {
             if !names::extension_installed() {
-                return None;
+                return Careful::Free;
             }
-            let head = store::dispatches::claim(owner, 0, 1).into_iter().next().filter(|head| head.id < below)?;
-            let free = store::dispatches::passed_over(owner, 0, head.id, &[head.id]).is_empty();
-            if free {
-                store::dispatches::count_attempt(owner, head.id);
+            match first_free(owner) {
+                Pick::Nothing => Careful::Free,
+                Pick::AllHeld => Careful::Wait,
+                Pick::Dispatch(id) if id >= below => Careful::Free,
+                Pick::Dispatch(id) => {
+                    slot.trying.store(id, Ordering::Release);
+                    store::dispatches::count_attempt(owner, id);
+                    Careful::Alone(id)
+                }
             }
-            Some(free)
         });
         failpoint("attempt_counted");
-        match head {
-            Ok(Some(true)) => Careful::Ready,
-            Ok(None) => Careful::Over,
-            // A session that drives the queue by hand holds what comes before, or the look failed.
-            Ok(Some(false)) | Err(_) => Careful::Wait,
+        match picked {
+            Ok(Careful::Free) => {
+                self.careful = 0;
+                Careful::Free
+            }
+            Ok(picked) => picked,
+            Err(_) => {
+                self.slot.trying.store(0, Ordering::Release);
+                Careful::Wait
+            }
         }
     }
 
@@ -212,7 +244,7 @@ impl Executor {
             let claimer = &self.claimer;
             let written = in_transaction(|| {
                 // Whoever else has it will see it fail himself.
-                if store::dispatches::claim_one(claimer.owner, head) {
+                if !store::dispatches::claim_one(claimer.owner, head).is_empty() {
                     executor::fail(claimer, head, error);
                 }
             });

@@ -23,7 +23,6 @@ pub const PROCESS: Process<'static> = Process {
     function: c"automation_launcher_main",
     argument: 0,
     restart_after: Some(1),
-    needs_database: false,
 };
 
 /// Makes the launcher look at a database that may have got or lost the extension.
@@ -149,7 +148,6 @@ impl Launcher {
             function: c"automation_conductor_main",
             argument: database as usize,
             restart_after: None,
-            needs_database: true,
         };
         match registration::start(&process) {
             Some(handle) => {

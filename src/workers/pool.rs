@@ -134,7 +134,6 @@ impl Pool {
             function: c"automation_executor_main",
             argument: place,
             restart_after: None,
-            needs_database: true,
         };
         let database = shared().database(self.database);
         match registration::start(&process) {
@@ -182,9 +181,8 @@ impl Pool {
 
     /// The limit was lowered: the idle ones leave first, the others after their batch.
     fn stop_surplus(&self) {
-        let staying = || {
-            shared().executors_of(self.database).filter(|slot: &&ExecutorSlot| !slot.stop.load(Ordering::Acquire))
-        };
+        let staying =
+            || shared().executors_of(self.database).filter(|slot: &&ExecutorSlot| !slot.stop.load(Ordering::Acquire));
         let surplus = staying().count().saturating_sub(gucs::executors());
         if surplus == 0 {
             return;

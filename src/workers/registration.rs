@@ -16,7 +16,6 @@ pub struct Process<'a> {
     pub argument: usize,
     /// Seconds until the postmaster starts it again after a crash of its own; None leaves that to us.
     pub restart_after: Option<i32>,
-    pub needs_database: bool,
 }
 
 fn describe(process: &Process<'_>) -> pg_sys::BackgroundWorker {

@@ -11,7 +11,7 @@ use pgrx::pg_sys;
 use crate::failpoint::failpoint;
 use crate::pg::append::next_id;
 use crate::pg::clock::{self, Micros};
-use crate::pg::identity::as_engine;
+use crate::pg::identity::{self, as_engine};
 use crate::scope::EventScope;
 use crate::store::dispatches::{self, NewDispatch, Reason};
 use crate::store::events::{Event, Op};
@@ -140,7 +140,14 @@ fn route_events(events: &[Event]) -> (usize, Vec<pg_sys::Oid>) {
         return (0, Vec::new());
     }
     let now = clock::now();
-    let mut plan = Plan { now, dispatches: Vec::new(), ended: Vec::new(), counts: HashMap::new(), started: Vec::new() };
+    let mut plan = Plan {
+        now,
+        dispatches: Vec::new(),
+        ended: Vec::new(),
+        counts: HashMap::new(),
+        readers: HashMap::new(),
+        started: Vec::new(),
+    };
     definitions::with_current(|definitions| {
         for event in events {
             match event.op {
@@ -158,6 +165,8 @@ struct Plan {
     dispatches: Vec<NewDispatch>,
     ended: Vec<EndedRun>,
     counts: HashMap<(i32, i16), Counts>,
+    /// Which owners may read which tables.
+    readers: HashMap<(pg_sys::Oid, pg_sys::Oid), bool>,
     started: Vec<i64>,
 }
 
@@ -173,7 +182,13 @@ impl Plan {
                 return;
             }
             let counts = self.counts.entry((active.automation_id, trigger_no as i16)).or_default();
-            if let Some(filter) = trigger.filter.as_ref().filter(|filter| filter.is_pure_event()) {
+            // Whoever may not read the table must not learn from his filter what is in it: his run says so itself.
+            let may_read = event.relation.is_none_or(|relation| {
+                let key = (active.owner, relation);
+                *self.readers.entry(key).or_insert_with(|| identity::may_read(relation, active.owner))
+            });
+            let filter = trigger.filter.as_ref().filter(|filter| may_read && filter.is_pure_event());
+            if let Some(filter) = filter {
                 match filter.holds(&scope, &mut Budget::default()) {
                     Ok(true) => {}
                     Ok(false) => {

@@ -123,6 +123,12 @@ fn stop_workers() -> Result<bool, ErrorReport> {
 /// Called by the install script: starts the workers once the extension is committed.
 #[pg_extern(sql = false)]
 fn announce_extension() -> Result<(), ErrorReport> {
+    if !names::owns_schema(c"automation", identity::current_user()) {
+        return Err(EngineError::wrong_state("schema \"automation\" belongs to somebody else")
+            .detail("Its owner could change what the extension puts there.")
+            .hint("DROP SCHEMA automation, or rename it; the extension creates its own."))
+        .or_report();
+    }
     let today = clock::day(clock::now());
     crate::store::partitions::ensure(today, today + 3);
     if shared().has_launcher() {

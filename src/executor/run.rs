@@ -1,11 +1,9 @@
 //! One run: gates, then its steps until one fails or all are done.
-#![allow(unsafe_code)]
 use std::rc::Rc;
 
 use automation_core::condition::Condition;
 use automation_core::expr::{Budget, ExprError};
 use automation_core::value::Value;
-use pgrx::pg_sys;
 
 use super::batch::{Claimer, ended};
 use super::scope::RunScope;
@@ -141,13 +139,7 @@ impl<'a> Walk<'a> {
     /// The owner must still be allowed to read what the event shows of the table.
     fn may_read(&self) -> Result<(), PgError> {
         let Some(relation) = self.event.relation else { return Ok(()) };
-        // SAFETY: catalog look-ups.
-        let denied = unsafe {
-            pg_sys::get_rel_relkind(relation) != 0
-                && pg_sys::pg_class_aclcheck(relation, self.claimer.owner, pg_sys::ACL_SELECT.into())
-                    != pg_sys::AclResult::ACLCHECK_OK
-        };
-        if !denied {
+        if identity::may_read(relation, self.claimer.owner) {
             return Ok(());
         }
         let table = crate::pg::names::relation_name(relation).unwrap_or_default();

@@ -77,3 +77,12 @@ pub fn outer_user() -> pg_sys::Oid {
     // SAFETY: reads a process global.
     unsafe { pg_sys::GetOuterUserId() }
 }
+
+/// May `role` read the table? One that is gone has nothing left to protect.
+pub fn may_read(relation: pg_sys::Oid, role: pg_sys::Oid) -> bool {
+    // SAFETY: catalog look-ups.
+    unsafe {
+        pg_sys::get_rel_relkind(relation) == 0
+            || pg_sys::pg_class_aclcheck(relation, role, pg_sys::ACL_SELECT.into()) == pg_sys::AclResult::ACLCHECK_OK
+    }
+}

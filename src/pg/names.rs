@@ -122,3 +122,18 @@ pub fn creating_extension() -> bool {
     // SAFETY: reads a process global.
     unsafe { pg_sys::creating_extension }
 }
+
+/// Does the schema belong to this role?
+pub fn owns_schema(name: &CStr, role: pg_sys::Oid) -> bool {
+    // SAFETY: catalog look-ups; the tuple is released again.
+    unsafe {
+        let oid = pg_sys::get_namespace_oid(name.as_ptr(), true);
+        let tuple = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::NAMESPACEOID as i32, pg_sys::Datum::from(oid));
+        if tuple.is_null() {
+            return false;
+        }
+        let owner = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_namespace>()).nspowner;
+        pg_sys::ReleaseSysCache(tuple);
+        owner == role
+    }
+}

@@ -1,0 +1,119 @@
+//! Is the code where it belongs? Reads the repository.
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// (path from the root, text) of every Rust file below a folder.
+fn rust_files(folder: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder of the repository").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                let text = fs::read_to_string(&path).expect("a readable file");
+                let name = path.strip_prefix(root()).expect("below the root").display().to_string();
+                found.push((name, text));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no Rust files in {folder}");
+    found
+}
+
+/// The code without comments and without its tests.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    let end = text.find("#[cfg(test)]").unwrap_or(text.len());
+    text[..end].lines().filter(|line| !line.trim_start().starts_with("//"))
+}
+
+fn offenders(folder: &str, banned: &[&str], allowed: impl Fn(&str) -> bool) -> Vec<String> {
+    rust_files(folder)
+        .iter()
+        .filter(|(path, _)| !allowed(path))
+        .flat_map(|(path, text)| {
+            code(text)
+                .filter(|line| banned.iter().any(|word| line.contains(word)))
+                .map(|line| format!("{path}: {}", line.trim()))
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+#[test]
+fn sql_of_the_engine_stands_in_store() {
+    let statement =
+        ["\n    SELECT ", "\n    INSERT INTO", "\n    UPDATE automation", "\n    DELETE FROM", "\n    WITH "];
+    let misplaced: Vec<String> = rust_files("src")
+        .into_iter()
+        .filter(|(path, _)| !path.starts_with("src/store/"))
+        .filter(|(path, text)| path != "src/janitor.rs" && statement.iter().any(|word| text.contains(word)))
+        .map(|(path, _)| path)
+        .collect();
+    assert_eq!(misplaced, Vec::<String>::new());
+}
+
+#[test]
+fn sqlstates_of_ours_are_named_in_error_rs_only() {
+    let allowed = |path: &str| path == "src/error.rs" || path == "src/pg/catch.rs" || path == "src/api/admin.rs";
+    assert_eq!(offenders("src", &["ERRCODE_"], allowed), Vec::<String>::new());
+}
+
+#[test]
+fn a_file_with_unsafe_code_says_so_at_its_top() {
+    let silent: Vec<String> = rust_files("src")
+        .into_iter()
+        .filter(|(path, text)| {
+            !path.starts_with("src/pg/")
+                && code(text).any(|line| line.contains("unsafe {"))
+                && !text.contains("allow(unsafe_code)")
+        })
+        .map(|(path, _)| path)
+        .collect();
+    assert_eq!(silent, Vec::<String>::new());
+}
+
+#[test]
+fn every_unsafe_block_gives_its_reason() {
+    let mut silent = Vec::new();
+    for (path, text) in rust_files("src") {
+        let lines: Vec<&str> = text.lines().collect();
+        for (i, line) in lines.iter().enumerate() {
+            let opens = line.contains("unsafe {") && !line.trim_start().starts_with("//");
+            let near = lines[i.saturating_sub(8)..(i + 4).min(lines.len())].join("\n");
+            if opens && !near.contains("SAFETY:") {
+                silent.push(format!("{path}:{}", i + 1));
+            }
+        }
+    }
+    assert_eq!(silent, Vec::<String>::new());
+}
+
+#[test]
+fn the_core_reads_no_clock_and_does_no_input_or_output() {
+    let banned = ["pgrx", "SystemTime", "Instant::now", "Utc::now", "std::fs", "std::net", "println!"];
+    assert_eq!(offenders("crates/core/src", &banned, |_| false), Vec::<String>::new());
+}
+
+#[test]
+fn nothing_panics_on_purpose() {
+    let banned = [".unwrap()", ".expect(", "panic!(", "todo!(", "unimplemented!("];
+    assert_eq!(offenders("src", &banned, |_| false), Vec::<String>::new());
+    assert_eq!(offenders("crates/core/src", &banned, |_| false), Vec::<String>::new());
+}
+
+#[test]
+fn files_stay_readable() {
+    let long: Vec<String> = ["src", "crates/core/src", "pgrx-tests", "tests/e2e"]
+        .iter()
+        .flat_map(|folder| rust_files(folder))
+        .filter(|(_, text)| text.lines().count() > 600)
+        .map(|(path, text)| format!("{path}: {} lines", text.lines().count()))
+        .collect();
+    assert_eq!(long, Vec::<String>::new());
+}

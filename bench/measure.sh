@@ -35,7 +35,6 @@ update_of() { printf '%s\n' "\set id random(1, $table_rows)" "UPDATE bench.$1 SE
 
 compute() { awk "BEGIN { printf \"%.6g\", $1 }"; }
 median() { tr ' ' '\n' <<<"$*" | sort -g | awk 'NF { v[++n] = $1 } END { printf "%.6g", n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2 }'; }
-tps_of() { sed -n 's/^tps = \([0-9.]*\).*/\1/p'; }
 
 # A database with the extension and the schema, and no write of an earlier measurement still on its way to disk.
 fresh() {
@@ -84,28 +83,36 @@ define_effect() {
 # ---- 1. one-row UPDATE ------------------------------------------------------------------------
 
 measure_update() {
-    local bare=() captured=() round table tps
+    local round table out tps cpu conductor
+    local -A seen=()
     section "one-row UPDATE, 8 clients, $update_seconds s, bare and captured in turn"
     fresh update
     wait_for_conductor
-    for table in plain watched; do
+    for table in bare captured; do
         sql "CREATE TABLE bench.$table (LIKE bench.orders INCLUDING ALL) WITH (fillfactor = 90)" \
             "CALL bench.load('bench.$table', $table_rows)" "VACUUM ANALYZE bench.$table"
     done
-    sql "SELECT automation.watch_table('bench.watched')" >/dev/null
+    sql "SELECT automation.watch_table('bench.captured')" >/dev/null
     for ((round = 1; round <= rounds; round++)); do
-        for table in plain watched; do
+        for table in bare captured; do
             elsewhere CHECKPOINT
-            tps=$(bench -c 8 -j 2 -T "$update_seconds" -f <(update_of "$table") | tps_of)
-            if [ $table = plain ]; then bare+=("$tps"); else captured+=("$tps"); fi
+            conductor=$(conductor_cpu)
+            cpu=$(sql 'SELECT bench.ended_cpu_us()')
+            out=$(bench -c 8 -j 2 -T "$update_seconds" -f <(update_of $table))
+            cpu=$(($(sql 'SELECT bench.ended_cpu_us()') - cpu))
+            conductor=$(($(conductor_cpu) - conductor))
+            tps=$(sed -n 's/^tps = \([0-9.]*\).*/\1/p' <<<"$out")
             note "update_${table}_$round" "$tps"
+            seen[update_${table}_tps]+=" $tps"
+            seen[update_${table}_cpu]+=" $(compute "$cpu / $update_seconds / $tps")"
+            seen[update_${table}_conductor]+=" $(compute "$conductor / $update_seconds / $tps")"
             wait_until_routed
         done
     done
-    note update_bare_tps "$(median "${bare[@]}")"
-    note update_captured_tps "$(median "${captured[@]}")"
+    for out in "${!seen[@]}"; do note "$out" "$(median "${seen[$out]}")"; done
     discard
 }
+conductor_cpu() { sql "SELECT bench.cpu_us(pid) FROM automation.stat_workers WHERE worker = 'conductor'"; }
 
 # ---- 2. UPDATE of very many rows ----------------------------------------------------------------
 

@@ -22,6 +22,9 @@ if have update_bare_tps update_captured_tps; then
     r=$(ratio update_captured_tps update_bare_tps)
     row 'one-row UPDATE, 8 clients: captured / bare' "$r  ($(number update_captured_tps) / $(number update_bare_tps) tps)" '>= 0.85' "$(verdict "$r >= 0.85")"
 fi
+if have update_bare_cpu update_captured_cpu; then
+    row '  processor time per UPDATE, captured / bare' "$(ratio update_captured_cpu update_bare_cpu)  ($(number update_captured_cpu) / $(number update_bare_cpu) us; the conductor beside it $(number update_captured_conductor) us)" '' ''
+fi
 if have bulk_bare_seconds bulk_captured_seconds bulk_peak_mb; then
     r=$(ratio bulk_captured_seconds bulk_bare_seconds)
     row "UPDATE of $(number bulk_rows) rows: captured / bare time" "$r  ($(number bulk_captured_seconds 2) / $(number bulk_bare_seconds 2) s)" '<= 2.0' "$(verdict "$r <= 2.0")"

@@ -14,6 +14,17 @@ require_dev
 say "building the extension (release)"
 "$ROOT/scripts/build.sh" pg
 
+# How much of the processors nobody uses, in percent: what else runs here disturbs every number.
+idle_percent() {
+    local before after
+    before=$(awk '/^cpu / { print $5 + $6, $2 + $3 + $4 + $5 + $6 + $7 + $8 }' /proc/stat)
+    sleep 3
+    after=$(awk '/^cpu / { print $5 + $6, $2 + $3 + $4 + $5 + $6 + $7 + $8 }' /proc/stat)
+    awk "BEGIN { split(\"$before $after\", v, \" \"); printf \"%.0f\", 100 * (v[3] - v[1]) / (v[4] - v[2]) }"
+}
+idle=$(idle_percent)
+[ "$idle" -ge 90 ] || warn "other programs use $((100 - idle)) % of the processors: trust the processor times, not the clock"
+
 cluster() { "$ROOT/scripts/cluster.sh" "$1" bench "${@:2}"; }
 results=$DEV/bench-results
 cluster destroy
@@ -43,7 +54,7 @@ How each number is measured: \`measure.sh\`; the plain SQL loop is \`floor_work\
 - memory: $(awk '/^MemTotal/ { printf "%.0f GB", $2 / 1048576 }' /proc/meminfo)
 - kernel: $(uname -sr)
 - PostgreSQL $server: fsync on, synchronous_commit on, shared_buffers 1 GB, max_wal_size 8 GB, checkpoint_timeout 30 min
-
+- processors idle before the run: $idle %
 
 TEXT
         cat "$DEV/bench-table"

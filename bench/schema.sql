@@ -31,6 +31,13 @@ CREATE FUNCTION cpu_us(pid integer) RETURNS bigint LANGUAGE sql AS $$
       FROM regexp_replace(pg_read_file('/proc/' || pid || '/stat'), '^.*\) ', '') AS stat;
 $$;
 
+-- The same for all processes of this server that have ended.
+CREATE FUNCTION ended_cpu_us() RETURNS bigint LANGUAGE sql AS $$
+    SELECT 10000 * (split_part(stat, ' ', 14)::bigint + split_part(stat, ' ', 15)::bigint)
+      FROM split_part(pg_read_file('postmaster.pid'), E'\n', 1) AS postmaster,
+           regexp_replace(pg_read_file('/proc/' || postmaster || '/stat'), '^.*\) ', '') AS stat;
+$$;
+
 -- Returns when there are 'wanted' effects; each look has its own snapshot. Fails after a minute without progress.
 CREATE PROCEDURE wait_for_effects(wanted bigint) LANGUAGE plpgsql AS $$
 DECLARE

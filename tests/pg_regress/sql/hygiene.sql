@@ -4,6 +4,7 @@
 CREATE ROLE regress_h_owner LOGIN;
 CREATE SCHEMA hyg AUTHORIZATION regress_h_owner;
 SET search_path = hyg, public;
+SET TimeZone = 'Europe/Oslo';
 SET ROLE regress_h_owner;
 CREATE TABLE probe (n serial, what text, role name DEFAULT current_user);
 RESET ROLE;

@@ -212,6 +212,16 @@ SELECT automation.watch_table('secret');
 INSERT INTO secret VALUES (1, 'hush');
 UPDATE secret SET v = 'still';
 SELECT * FROM heard();
+CREATE TABLE secret_parts (id int PRIMARY KEY, v text) PARTITION BY RANGE (id);
+CREATE TABLE secret_parts_1 PARTITION OF secret_parts FOR VALUES FROM (0) TO (10);
+CREATE TABLE secret_parts_2 PARTITION OF secret_parts FOR VALUES FROM (10) TO (20);
+ALTER TABLE secret_parts ENABLE ROW LEVEL SECURITY;
+SELECT automation.watch_table('secret_parts');
+INSERT INTO secret_parts VALUES (1, 'hush');
+UPDATE secret_parts SET v = 'still';
+INSERT INTO secret_parts_2 VALUES (11, 'directly');
+DELETE FROM secret_parts WHERE id = 1;
+SELECT * FROM heard();
 
 SET client_min_messages = warning;
 SELECT bool_and(automation.unwatch_table(tgrelid))

@@ -11,7 +11,7 @@ use crate::store::{kinds, owners, partitions, router, stats};
 /// How often, in microseconds, the house is kept while there is work at all.
 pub const INTERVAL: i64 = 60 * 1_000_000;
 /// How many days ahead partitions are made.
-const DAYS_AHEAD: i64 = 3;
+const DAYS_AHEAD: i64 = 1;
 /// Fold the counters when their table is larger than this.
 const STAT_BYTES: i64 = 1 << 20;
 

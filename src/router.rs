@@ -118,6 +118,7 @@ fn retain_batch(events: &mut Vec<Event>, cursor: &Cursor, to: &Moment) {
 /// Routes what the current transaction itself has written so far: drain() inside a transaction that is still open.
 pub fn route_own(above: i64) -> (usize, i64) {
     as_engine(|| {
+        store::events::insert_buffered();
         let xid = crate::pg::snapshot::own_transaction();
         if xid == 0 {
             return (0, above);

@@ -50,6 +50,8 @@ pub struct DatabaseSlot {
     pub retry_at: AtomicI64,
     /// Dispatches below this id were queued when the server started: one of them may have crashed it. 0 = not known.
     pub careful_below: AtomicI64,
+    /// An executor ended in the middle of its work.
+    pub executor_died: AtomicBool,
 }
 
 /// States of a database slot.
@@ -71,6 +73,8 @@ pub struct ExecutorSlot {
     pub stop: AtomicBool,
     /// The dispatch that this executor tries alone, its attempt being counted; the others leave it to him. 0 = none.
     pub trying: AtomicI64,
+    /// The highest dispatch claimed so far.
+    pub claimed: AtomicI64,
     pub runs: AtomicI64,
     pub failed_runs: AtomicI64,
     pub batches: AtomicI64,
@@ -211,6 +215,12 @@ impl Shared {
         self.executors.iter().filter(move |slot| slot.database.load(Ordering::Acquire) == database.to_u32())
     }
 
+    /// The slot of the calling process, if it is an executor.
+    pub fn my_executor(&self) -> Option<&ExecutorSlot> {
+        let me = my_pid();
+        self.executors.iter().find(|slot| slot.pid.load(Ordering::Acquire) == me)
+    }
+
     /// Dispatches that executors of this database other than the calling process try alone.
     pub fn tried_by_others(&self, database: pg_sys::Oid) -> Vec<i64> {
         let me = my_pid();
@@ -295,6 +305,7 @@ impl ExecutorSlot {
         self.proc_number.store(0, Ordering::Release);
         self.busy_since.store(0, Ordering::Release);
         self.trying.store(0, Ordering::Release);
+        self.claimed.store(0, Ordering::Release);
         self.owner.store(0, Ordering::Release);
         self.database.store(0, Ordering::Release);
     }

@@ -130,7 +130,7 @@ fn announce_extension() -> Result<(), ErrorReport> {
         .or_report();
     }
     let today = clock::day(clock::now());
-    crate::store::partitions::ensure(today, today + 3);
+    crate::store::partitions::ensure(today, today + 1);
     if shared().has_launcher() {
         workers::wake::launcher_at_commit();
     } else {
@@ -183,7 +183,7 @@ fn status_rows() -> Vec<StatusRow> {
         if starved { "starved" } else { "ok" },
         Some(detail.unwrap_or_else(|| format!("{executors} running, at most {}", gucs::executors()))),
     ));
-    rows.extend(health::findings().into_iter().map(|(item, status, detail)| (item, status, detail)));
+    rows.extend(health::findings());
     rows
 }
 

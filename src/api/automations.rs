@@ -17,6 +17,7 @@ fn row(defined: Defined) -> (String, i32, String, Vec<String>) {
 
 /// Saves an automation from its document; what automation.define() calls.
 #[pg_extern(sql = false)]
+#[allow(clippy::type_complexity)]
 fn define_document(
     document: JsonB,
     run_as: default!(Option<&str>, "NULL"),
@@ -33,6 +34,7 @@ fn define_document(
 
 /// Saves an automation from a document in text form.
 #[pg_extern(sql = false)]
+#[allow(clippy::type_complexity)]
 fn define_text(
     document: &str,
     run_as: default!(Option<&str>, "NULL"),

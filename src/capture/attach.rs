@@ -146,7 +146,7 @@ fn check_rights(relation: pg_sys::Oid, table: &str) -> EngineResult<()> {
     let user = identity::current_user();
     for (mode, name) in [(pg_sys::ACL_TRIGGER, "TRIGGER"), (pg_sys::ACL_SELECT, "SELECT")] {
         // SAFETY: a catalog look-up.
-        let result = unsafe { pg_sys::pg_class_aclcheck(relation, user, mode.into()) };
+        let result = unsafe { pg_sys::pg_class_aclcheck(relation, user, mode) };
         if result != pg_sys::AclResult::ACLCHECK_OK {
             return Err(EngineError::not_allowed(format!("permission denied for table {table}"))
                 .detail(format!("Watching a table needs the {name} privilege on it."))

@@ -51,7 +51,6 @@ pub struct Plan {
     pub key_only: bool,
     /// Some column's text depends on settings of the session.
     pub needs_canonical: bool,
-    pub is_partition: bool,
     /// The table that events name: for a partition its root.
     pub relation: pg_sys::Oid,
     pub width: usize,
@@ -118,10 +117,10 @@ pub fn build(relation: pg_sys::Relation, watch: Watch) -> Plan {
         key_columns = live.iter().filter(|(i, ..)| primary.contains(i)).map(|(i, _, t, ..)| (*i, *t)).collect();
     }
     // SAFETY: an open relation; the root of a partition is looked up in the catalog.
-    let (key_only, is_partition, root) = unsafe {
+    let (key_only, root) = unsafe {
         let oid = (*relation).rd_id;
         let class = &*(*relation).rd_rel;
-        (class.relrowsecurity, class.relispartition, if class.relispartition { root_of(oid) } else { oid })
+        (class.relrowsecurity, if class.relispartition { root_of(oid) } else { oid })
     };
     let columns: Vec<Column> = live
         .iter()
@@ -149,7 +148,7 @@ pub fn build(relation: pg_sys::Relation, watch: Watch) -> Plan {
     let needs_canonical = columns.iter().any(|column| column.encoding.depends_on_settings());
     // SAFETY: an open relation.
     let width = unsafe { (*(*relation).rd_att).natts as usize };
-    Plan { watch, columns, key, tenant, key_only, needs_canonical, is_partition, relation: root, width }
+    Plan { watch, columns, key, tenant, key_only, needs_canonical, relation: root, width }
 }
 
 /// Places (from 0) of the columns of the primary key.

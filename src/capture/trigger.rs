@@ -1,6 +1,6 @@
 //! The trigger functions on watched tables. They run in the writer's transaction, as the writer.
 #![allow(unsafe_code)]
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -44,14 +44,18 @@ fn capture(data: &pg_sys::TriggerData) {
     if data.tg_event & pg_sys::TRIGGER_EVENT_ROW == 0
         && data.tg_event & pg_sys::TRIGGER_EVENT_OPMASK != pg_sys::TRIGGER_EVENT_TRUNCATE
     {
-        // After the last row of the statement.
-        return insert_buffered();
+        // After the last row of the statement; one that a trigger runs leaves it to the statement that fired the trigger.
+        if trigger_depth() <= 1 {
+            insert_buffered();
+        }
+        return;
     }
     // SAFETY: the trigger manager keeps relation, trigger and tuples valid during the call.
     let Some(plan) = plan_for(data.tg_relation, unsafe { &*data.tg_trigger }) else { return };
     let _canonical = if plan.needs_canonical { Pinned::canonical_output() } else { None };
     let descriptor = unsafe { (*data.tg_relation).rd_att };
     let fields = |tuple| Fields::of(tuple, descriptor, plan.width);
+    COMMAND.set(command_of(data));
     match data.tg_event & pg_sys::TRIGGER_EVENT_OPMASK {
         pg_sys::TRIGGER_EVENT_INSERT => insert(&plan, data.tg_trigtuple, &fields(data.tg_trigtuple)),
         pg_sys::TRIGGER_EVENT_DELETE => delete(&plan, data.tg_trigtuple, descriptor),
@@ -66,6 +70,27 @@ fn capture(data: &pg_sys::TriggerData) {
         }
         _ => {}
     }
+}
+
+thread_local!(static COMMAND: Cell<pg_sys::CommandId> = const { Cell::new(0) });
+
+/// The command that made the change: the one that wrote the new version, or deleted the old one.
+fn command_of(data: &pg_sys::TriggerData) -> pg_sys::CommandId {
+    // SAFETY: heap tuples of this transaction, fetched by the trigger manager, header included.
+    unsafe {
+        match data.tg_event & pg_sys::TRIGGER_EVENT_OPMASK {
+            pg_sys::TRIGGER_EVENT_INSERT => pg_sys::HeapTupleHeaderGetCmin((*data.tg_trigtuple).t_data),
+            pg_sys::TRIGGER_EVENT_UPDATE => pg_sys::HeapTupleHeaderGetCmin((*data.tg_newtuple).t_data),
+            pg_sys::TRIGGER_EVENT_DELETE => pg_sys::HeapTupleHeaderGetCmax((*data.tg_trigtuple).t_data),
+            _ => pg_sys::GetCurrentCommandId(false),
+        }
+    }
+}
+
+/// How many triggers deep we are, ours included.
+fn trigger_depth() -> i32 {
+    // SAFETY: a built-in function without arguments.
+    unsafe { pgrx::direct_function_call::<i32>(pg_sys::pg_trigger_depth, &[]) }.unwrap_or(1)
 }
 
 fn update(plan: &Plan, old: &Fields, new: &Fields) {
@@ -118,7 +143,7 @@ fn emit(
         names.sort_unstable();
         Arg::texts(&names).datum()
     });
-    buffer_event(&NewEvent {
+    let event = NewEvent {
         op: Some(op),
         relation: Some(plan.relation),
         truncated,
@@ -129,11 +154,8 @@ fn emit(
         prev,
         next,
         ..Default::default()
-    });
-    if plan.is_partition {
-        // A statement that names the partition fires no statement trigger of the partitioned table.
-        insert_buffered();
-    }
+    };
+    buffer_event(&event, COMMAND.get());
 }
 
 // A row that an UPDATE moves to another partition reaches us as a DELETE there and an INSERT here. The DELETE's tuple

@@ -54,6 +54,15 @@ impl Claimer {
         self.next_floor = self.floor;
     }
 
+    /// Remembers how far this process has claimed, for whoever comes after it should it die.
+    fn claimed_up_to(&mut self, id: i64) {
+        if self.is_worker
+            && let Some(slot) = shared().my_executor()
+        {
+            slot.claimed.fetch_max(id, Ordering::AcqRel);
+        }
+    }
+
     /// The batch's transaction has committed.
     pub fn committed(&mut self) {
         self.floor = self.next_floor;
@@ -85,53 +94,88 @@ pub enum Work {
     Only(i64),
 }
 
+/// How many windows of the queue a turn looks through for work that need not wait.
+const WINDOWS: usize = 20;
+
 /// Claims dispatches and runs them.
 pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
     claimer.refresh();
-    let (claimed, limit) = match work {
-        Work::UpTo(limit) => (dispatches::claim(claimer.owner, claimer.floor, limit), limit),
-        Work::Only(id) => (dispatches::claim_one(claimer.owner, id), 1),
-    };
-    let (Some(first), Some(last)) = (claimed.first(), claimed.last()) else { return Turn::default() };
-    let (first, last) = (first.id, last.id);
-    claimer.head = Some(first);
-    wake::announce_if_claims_return();
-    failpoint("claimed");
-    let ids: Vec<i64> = claimed.iter().map(|dispatch| dispatch.id).collect();
-    let passed_over = dispatches::passed_over(claimer.owner, claimer.floor, last, &ids);
-    let mut blocked: HashSet<i64> = passed_over.iter().filter_map(|(_, key)| *key).collect();
-    let events = read_events(&claimed);
-    versions::load(claimed.iter().map(|dispatch| dispatch.version_id));
-
-    let begun = clock::now();
-    let mut turn = Turn { more: claimed.len() as i64 == limit, ..Default::default() };
-    let mut ended: Vec<EndedRun> = Vec::with_capacity(claimed.len());
-    let mut done = Vec::with_capacity(claimed.len());
-    let tried = shared().tried_by_others(shmem::my_database());
-    for dispatch in &claimed {
-        if dispatch.ordering_key.is_some_and(|key| blocked.contains(&key)) || tried.contains(&dispatch.id) {
-            blocked.extend(dispatch.ordering_key);
-            turn.blocked = true;
-            continue;
+    let mut batch = Batch { floor: claimer.floor, ..Default::default() };
+    for _ in 0..WINDOWS {
+        let (claimed, limit) = match work {
+            Work::UpTo(limit) => (dispatches::claim(claimer.owner, batch.floor, limit), limit),
+            Work::Only(id) => (dispatches::claim_one(claimer.owner, id), 1),
+        };
+        if claimed.is_empty() {
+            break;
         }
-        if !ended.is_empty() && clock::now() - begun > TIME_SLICE {
-            // Whatever comes later with the same key must wait for this one.
-            blocked.extend(dispatch.ordering_key);
-            turn.more = true;
-            continue;
+        wake::announce_if_claims_return();
+        failpoint("claimed");
+        batch.run(claimer, &claimed, matches!(work, Work::UpTo(_)));
+        batch.turn.more |= claimed.len() as i64 == limit;
+        if !batch.ended.is_empty() || !batch.turn.more || matches!(work, Work::Only(_)) {
+            break;
         }
-        ended.push(one(claimer, dispatch, events.get(&dispatch.event_id)));
-        done.push(dispatch.id);
-        pgrx::check_for_interrupts!();
+        // Everything so far waits for what others have in hand; behind it there may be work that need not.
     }
     failpoint("ran");
-    write(claimer, &ended, &done);
+    if !batch.ended.is_empty() {
+        write(claimer, &batch.ended, &batch.done);
+    }
     failpoint("written");
-    let undone = claimed.iter().map(|d| d.id).filter(|id| !done.contains(id));
-    claimer.next_floor = passed_over.iter().map(|(id, _)| *id).chain(undone).min().unwrap_or(last + 1);
-    turn.runs = ended.len();
-    turn.failed = ended.iter().filter(|run| run.ending == Ending::Failed).count();
-    turn
+    claimer.next_floor = batch.undone.into_iter().min().unwrap_or(batch.floor.max(claimer.floor));
+    batch.turn.runs = batch.ended.len();
+    batch.turn.failed = batch.ended.iter().filter(|run| run.ending == Ending::Failed).count();
+    batch.turn
+}
+
+/// What a turn has done so far.
+#[derive(Default)]
+struct Batch {
+    /// Where the next window begins.
+    floor: i64,
+    /// Ordering keys of what others hold, or of what must wait itself.
+    blocked: HashSet<i64>,
+    ended: Vec<EndedRun>,
+    done: Vec<i64>,
+    undone: Vec<i64>,
+    turn: Turn,
+}
+
+impl Batch {
+    fn run(&mut self, claimer: &mut Claimer, claimed: &[Dispatch], from_head: bool) {
+        let (Some(first), Some(last)) = (claimed.first(), claimed.last()) else { return };
+        claimer.head = Some(first.id);
+        claimer.claimed_up_to(last.id);
+        let ids: Vec<i64> = claimed.iter().map(|dispatch| dispatch.id).collect();
+        let from = if from_head { self.floor } else { 0 };
+        for (id, key) in dispatches::passed_over(claimer.owner, from, last.id, &ids) {
+            self.blocked.extend(key);
+            self.undone.push(id);
+        }
+        if from_head {
+            self.floor = last.id + 1;
+        }
+        let events = read_events(claimed);
+        versions::load(claimed.iter().map(|dispatch| dispatch.version_id));
+        let tried = shared().tried_by_others(shmem::my_database());
+        let begun = clock::now();
+        for dispatch in claimed {
+            let waits = dispatch.ordering_key.is_some_and(|key| self.blocked.contains(&key));
+            let late = !self.ended.is_empty() && clock::now() - begun > TIME_SLICE;
+            if waits || late || tried.contains(&dispatch.id) {
+                // Whatever comes later with the same key must wait for this one.
+                self.blocked.extend(dispatch.ordering_key);
+                self.undone.push(dispatch.id);
+                self.turn.blocked |= !late;
+                self.turn.more |= late;
+                continue;
+            }
+            self.ended.push(one(claimer, dispatch, events.get(&dispatch.event_id)));
+            self.done.push(dispatch.id);
+            pgrx::check_for_interrupts!();
+        }
+    }
 }
 
 fn read_events(claimed: &[Dispatch]) -> HashMap<i64, Event> {

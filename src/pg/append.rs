@@ -135,8 +135,11 @@ unsafe fn insert_tuples(relation: pg_sys::Relation, tuples: &[pg_sys::HeapTuple]
 
 /// A row that was formed but not inserted yet.
 struct Waiting {
-    /// The subtransaction that made it: it must be inserted there and nowhere else, so that they share their fate.
+    /// The subtransaction that made it, or the one that has taken over from it: it must be inserted there and nowhere
+    /// deeper, so that they share their fate.
     made_by: pg_sys::SubTransactionId,
+    /// The command that made the change: rows are inserted in the order of commands.
+    command: pg_sys::CommandId,
     relation: pg_sys::Oid,
     tuple: pg_sys::HeapTuple,
 }
@@ -148,9 +151,11 @@ pub struct Pending {
     bytes: usize,
 }
 
-/// Most rows and bytes that wait.
-const PENDING_ROWS: usize = 500;
-const PENDING_BYTES: usize = 1 << 20;
+/// When so many rows or bytes wait, those of the oldest command are inserted.
+const ENOUGH_ROWS: usize = 500;
+const ENOUGH_BYTES: usize = 1 << 20;
+/// When so many wait, all are inserted: memory comes before the order of nested statements.
+const MOST_BYTES: usize = 64 << 20;
 
 impl Pending {
     pub const fn new() -> Self {
@@ -161,8 +166,14 @@ impl Pending {
         self.rows.is_empty()
     }
 
-    /// Adds a row of `table`; inserts what waits when there is enough of it. False if the table does not exist.
-    pub fn add<const N: usize>(&mut self, table: &'static str, at: Micros, row: [Cell; N]) -> bool {
+    /// Adds a row of `table`. False if the table does not exist.
+    pub fn add<const N: usize>(
+        &mut self,
+        table: &'static str,
+        at: Micros,
+        command: pg_sys::CommandId,
+        row: [Cell; N],
+    ) -> bool {
         let Some(relation) = leaf(table, at) else { return false };
         // SAFETY: the context is made in the transaction's own memory and forgotten with it, see `forget`.
         unsafe {
@@ -181,22 +192,37 @@ impl Pending {
             pg_sys::MemoryContextSwitchTo(previous);
             pg_sys::table_close(opened, pg_sys::NoLock as i32);
             self.bytes += (*tuple).t_len as usize;
-            self.rows.push(Waiting { made_by: pg_sys::GetCurrentSubTransactionId(), relation, tuple });
+            self.rows.push(Waiting { made_by: pg_sys::GetCurrentSubTransactionId(), command, relation, tuple });
         }
-        if self.rows.len() >= PENDING_ROWS || self.bytes >= PENDING_BYTES {
-            self.insert();
+        if self.bytes >= MOST_BYTES {
+            self.insert(|_| true);
+        } else if self.rows.len() >= ENOUGH_ROWS || self.bytes >= ENOUGH_BYTES {
+            let oldest = self.rows.iter().map(|row| row.command).min().unwrap_or_default();
+            // Not worth it while most of what waits must go on waiting.
+            if self.rows.iter().filter(|row| row.command == oldest).count() * 2 >= self.rows.len() {
+                self.insert(|row| row.command == oldest);
+            }
         }
         true
     }
 
-    /// Inserts what waits of the current subtransaction. What an outer one has waiting must not be inserted by an inner
-    /// one, whose rollback would take it along.
-    pub fn insert(&mut self) {
+    /// Inserts everything that waits of the current subtransaction.
+    pub fn insert_all(&mut self) {
+        self.insert(|_| true);
+    }
+
+    /// What an outer subtransaction has waiting is not inserted by an inner one, whose rollback would take it along.
+    fn insert(&mut self, wanted: impl Fn(&Waiting) -> bool) {
         // SAFETY: reads state of the current transaction.
         let current = unsafe { pg_sys::GetCurrentSubTransactionId() };
         let (mut mine, others): (Vec<Waiting>, Vec<Waiting>) =
-            std::mem::take(&mut self.rows).into_iter().partition(|row| row.made_by == current);
+            std::mem::take(&mut self.rows).into_iter().partition(|row| row.made_by == current && wanted(row));
         self.rows = others;
+        // Stable: within a command the order stays that in which the rows came.
+        mine.sort_by_key(|row| row.command);
+        for row in &mine {
+            set_id(row.tuple);
+        }
         while let Some(relation) = mine.first().map(|row| row.relation) {
             let (same, rest): (Vec<Waiting>, Vec<Waiting>) = mine.into_iter().partition(|row| row.relation == relation);
             mine = rest;
@@ -224,6 +250,13 @@ impl Pending {
         self.count();
     }
 
+    /// A subtransaction has ended well: what it added now belongs to the one around it.
+    pub fn hand_over(&mut self, subtransaction: pg_sys::SubTransactionId, parent: pg_sys::SubTransactionId) {
+        for row in self.rows.iter_mut().filter(|row| row.made_by == subtransaction) {
+            row.made_by = parent;
+        }
+    }
+
     fn count(&mut self) {
         // SAFETY: the tuples that wait are alive.
         self.bytes = self.rows.iter().map(|row| unsafe { (*row.tuple).t_len } as usize).sum();
@@ -237,17 +270,38 @@ impl Pending {
     }
 }
 
+/// Draws the id of an event. It is the first column, not null and eight bytes wide, so it stands right behind the
+/// tuple's header. Drawn as late as this so that ids rise with the commands that made the changes, and while the rows are
+/// still locked.
+fn set_id(tuple: pg_sys::HeapTuple) {
+    let id = next_id("event_id_seq");
+    // SAFETY: a tuple formed by us, whose first column is a bigint; t_hoff is aligned for it.
+    unsafe {
+        let header = (*tuple).t_data;
+        header.cast::<u8>().add((*header).t_hoff as usize).cast::<i64>().write(id);
+    }
+}
+
 /// A text, json or other plain varlena datum in the current memory context.
 pub fn varlena(bytes: &[u8]) -> pg_sys::Datum {
     // SAFETY: copies the bytes into a palloc'd varlena.
     unsafe { pg_sys::Datum::from(pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), bytes.len() as i32)) }
 }
 
+thread_local!(static LAST_ID: std::cell::Cell<i64> = const { std::cell::Cell::new(0) });
+
+/// The id that was drawn last.
+pub fn last_id() -> i64 {
+    LAST_ID.get()
+}
+
 /// The next value of one of our sequences, whatever rights the current user has.
 pub fn next_id(sequence: &str) -> i64 {
-    match names::internal_relation(sequence) {
+    let id = match names::internal_relation(sequence) {
         // SAFETY: the oid is that of a sequence of ours.
         Some(oid) => unsafe { super::raw::nextval_internal(oid, false) },
         None => 0,
-    }
+    };
+    LAST_ID.set(id);
+    id
 }

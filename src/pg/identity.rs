@@ -83,6 +83,6 @@ pub fn may_read(relation: pg_sys::Oid, role: pg_sys::Oid) -> bool {
     // SAFETY: catalog look-ups.
     unsafe {
         pg_sys::get_rel_relkind(relation) == 0
-            || pg_sys::pg_class_aclcheck(relation, role, pg_sys::ACL_SELECT.into()) == pg_sys::AclResult::ACLCHECK_OK
+            || pg_sys::pg_class_aclcheck(relation, role, pg_sys::ACL_SELECT) == pg_sys::AclResult::ACLCHECK_OK
     }
 }

@@ -61,8 +61,15 @@ pub fn internal_relation(name: &str) -> Option<pg_sys::Oid> {
 
 /// Is the extension installed in this database, as this transaction sees it?
 pub fn extension_installed() -> bool {
+    // Dropping the extension drops tables, which every process hears of.
+    thread_local!(static KNOWN: Cell<u64> = const { Cell::new(0) });
+    if KNOWN.get() == catalog_generation() {
+        return true;
+    }
     // SAFETY: a catalog look-up inside a transaction.
-    unsafe { pg_sys::get_extension_oid(c"automation_engine".as_ptr(), true) != pg_sys::InvalidOid }
+    let installed = unsafe { pg_sys::get_extension_oid(c"automation_engine".as_ptr(), true) != pg_sys::InvalidOid };
+    KNOWN.set(if installed { catalog_generation() } else { 0 });
+    installed
 }
 
 /// Owner of the extension's tables: the role that engine statements are raised to.

@@ -77,7 +77,6 @@ pub fn note_change() {
 #[derive(Clone, Debug)]
 pub struct Automation {
     pub id: i32,
-    pub name: String,
     pub owner: pg_sys::Oid,
     pub status: String,
     pub version: i32,
@@ -114,7 +113,6 @@ pub fn lock(name: &str) -> Option<Automation> {
 fn read(row: &Row<'_>) -> Automation {
     Automation {
         id: row.int4(1).unwrap_or_default(),
-        name: row.text(2).unwrap_or_default(),
         owner: row.oid(3).unwrap_or(pg_sys::InvalidOid),
         status: row.text(4).unwrap_or_default(),
         version: row.int4(5).unwrap_or_default(),

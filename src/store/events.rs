@@ -79,26 +79,30 @@ pub struct NewEvent<'a> {
 
 thread_local!(static PENDING: RefCell<Pending> = const { RefCell::new(Pending::new()) });
 
-/// Appends one event to the log and arms the wake-up for this transaction's commit. Returns its id.
+/// Appends one event to the log, behind what waits, and arms the wake-up for this transaction's commit. Returns its id.
 pub fn append_event(event: &NewEvent<'_>) -> i64 {
-    let id = buffer_event(event);
     insert_buffered();
-    id
+    // SAFETY: reads the current command's number.
+    #[allow(unsafe_code)]
+    let command = unsafe { pg_sys::GetCurrentCommandId(true) };
+    buffer_event(event, command);
+    insert_buffered();
+    append::last_id()
 }
 
-/// Like `append_event`, but the row may wait in memory for others of the same statement. The caller sees to it that
-/// `insert_buffered` is called before the statement ends.
-pub fn buffer_event(event: &NewEvent<'_>) -> i64 {
+/// Notes an event that a command has caused. It is inserted when the outermost statement ends, or when enough wait, in
+/// the order of commands: a trigger may change a row before the statement that fired it has come to that row.
+pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
     // SAFETY: assigns the transaction its id if it has none; must come before the event's id is drawn, since the
     // router relies on ids of transactions younger than a snapshot being younger than that snapshot.
     #[allow(unsafe_code)]
     let xid = unsafe { pg_sys::GetTopFullTransactionId().value };
-    let id = append::next_id("event_id_seq");
     let cause = context::cause();
     let at = clock::now();
     let text = |bytes: &[u8]| varlena(bytes);
     let row = [
-        Some(pg_sys::Datum::from(id)),
+        // drawn when it is inserted
+        Some(pg_sys::Datum::from(0i64)),
         Some(pg_sys::Datum::from(xid)),
         Some(pg_sys::Datum::from(at)),
         cause.run.map(pg_sys::Datum::from),
@@ -118,19 +122,17 @@ pub fn buffer_event(event: &NewEvent<'_>) -> i64 {
         event.next.map(text),
         event.payload.map(text),
     ];
-    if !PENDING.with(|pending| pending.borrow_mut().add("event", at, row)) {
-        // The extension is being dropped under us; there is nobody left to tell.
-        return 0;
+    // If the table is gone, the extension is being dropped under us, and there is nobody left to tell.
+    if PENDING.with(|pending| pending.borrow_mut().add("event", at, command, row)) {
+        workers::wake::conductor_at_commit();
     }
-    workers::wake::conductor_at_commit();
-    id
 }
 
 /// Inserts the events that wait.
 pub fn insert_buffered() {
     PENDING.with(|pending| {
         if !pending.borrow().is_empty() {
-            pending.borrow_mut().insert();
+            pending.borrow_mut().insert_all();
         }
     });
 }
@@ -138,6 +140,11 @@ pub fn insert_buffered() {
 /// A subtransaction was rolled back.
 pub fn discard_buffered(subtransaction: pg_sys::SubTransactionId) {
     PENDING.with(|pending| pending.borrow_mut().discard(subtransaction));
+}
+
+/// A subtransaction has ended well.
+pub fn hand_over_buffered(subtransaction: pg_sys::SubTransactionId, parent: pg_sys::SubTransactionId) {
+    PENDING.with(|pending| pending.borrow_mut().hand_over(subtransaction, parent));
 }
 
 /// The transaction is over.

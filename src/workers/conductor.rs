@@ -26,10 +26,10 @@ unsafe extern "C-unwind" fn on_exit(_code: i32, _argument: pg_sys::Datum) {
         executor.stop.store(true, Ordering::Release);
         executor.wake();
     }
-    if let Some(slot) = shared().database(database) {
-        if slot.state.load(Ordering::Acquire) != STATE_ABSENT {
-            slot.leave_conductor(STATE_UNKNOWN);
-        }
+    if let Some(slot) = shared().database(database)
+        && slot.state.load(Ordering::Acquire) != STATE_ABSENT
+    {
+        slot.leave_conductor(STATE_UNKNOWN);
     }
     shared().wake_launcher();
 }
@@ -77,6 +77,9 @@ struct Conductor {
     completed: u64,
     heartbeat_at: i64,
     keep_house_at: i64,
+    looked_at: i64,
+    /// Microseconds to let pass after the last look.
+    nap: i64,
     failures: u32,
 }
 
@@ -91,7 +94,17 @@ impl Conductor {
     fn new(database: pg_sys::Oid, slot: &'static DatabaseSlot) -> Self {
         slot.events_pending.store(true, Ordering::Release);
         let pool = Pool::new(database);
-        Conductor { database, slot, pool, completed: 0, heartbeat_at: 0, keep_house_at: 0, failures: 0 }
+        Conductor {
+            database,
+            slot,
+            pool,
+            completed: 0,
+            heartbeat_at: 0,
+            keep_house_at: 0,
+            looked_at: 0,
+            nap: 0,
+            failures: 0,
+        }
     }
 
     fn work(&mut self) -> ! {
@@ -119,6 +132,12 @@ impl Conductor {
             return Next::Wait(HEARTBEAT);
         }
         let now = clock::now();
+        // Under a stream of commits a look per commit would cost more than the commits: let a few gather. At a low rate
+        // nobody waits, and where nobody listens nobody minds.
+        let rest = self.nap - (now - self.looked_at);
+        if rest > 0 && now >= self.looked_at {
+            return Next::Wait(Duration::from_micros(rest as u64).max(Duration::from_millis(1)));
+        }
         let hinted = self.slot.events_pending.swap(false, Ordering::AcqRel);
         let heartbeat = now - self.heartbeat_at >= HEARTBEAT.as_micros() as i64;
         if heartbeat {
@@ -131,6 +150,12 @@ impl Conductor {
         }
         self.completed = shmem::completed_transactions();
         let outcome = in_transaction(|| self.look(hinted, now));
+        self.looked_at = clock::now();
+        self.nap = match &outcome {
+            Ok(Look::Routed { more: false, dispatches: 0, .. }) => 5_000,
+            Ok(Look::Routed { more: false, .. }) => 500,
+            _ => 0,
+        };
         self.slot.turns.fetch_add(1, Ordering::AcqRel);
         match outcome {
             Ok(Look::Gone) => Next::Leave,

@@ -21,9 +21,17 @@ const QUICK_BATCH: i64 = 10_000;
 const MOST_TRIES: u32 = 8;
 
 unsafe extern "C-unwind" fn on_exit(_code: i32, argument: pg_sys::Datum) {
-    shared().executors[argument.value()].release();
-    if let Some(slot) = shared().database(shmem::my_database()) {
-        slot.wake_conductor();
+    let slot = &shared().executors[argument.value()];
+    let died = slot.busy_since.load(Ordering::Acquire) != 0 && !slot.stop.load(Ordering::Acquire);
+    let claimed = slot.claimed.load(Ordering::Acquire);
+    slot.release();
+    if let Some(home) = shared().database(shmem::my_database()) {
+        if died {
+            // A step may have ended its own process: whoever comes next tries what was in hand one by one.
+            home.careful_below.fetch_max(claimed + 1, Ordering::AcqRel);
+            home.executor_died.store(true, Ordering::Release);
+        }
+        home.wake_conductor();
     }
 }
 
@@ -52,7 +60,7 @@ pub extern "C-unwind" fn automation_executor_main(argument: pg_sys::Datum) {
     let Some(home) = shared().database(database).filter(|_| named.is_ok()) else { registration::exit(1) };
     let limit = gucs::batch_size().min(10);
     let careful = (gucs::executors() as i64 * gucs::batch_size()).max(1);
-    Executor { slot, home, claimer: Claimer::new(owner, true), limit, careful, failures: 0 }.work()
+    Executor { slot, home, claimer: Claimer::new(owner, true), limit, careful, counted: None, failures: 0 }.work()
 }
 
 /// What to do about dispatches from before the server's start.
@@ -69,6 +77,13 @@ enum Pick {
     Nothing,
     AllHeld,
     Dispatch(i64),
+}
+
+/// Makes this transaction's commit flush, whatever the owner has set: a count that survives a crash while the run it
+/// counts does not would blame the innocent.
+fn durably() {
+    // SAFETY: sets a flag of the current transaction.
+    unsafe { pg_sys::ForceSyncCommit() }
 }
 
 /// How far to look for a dispatch that nobody holds back.
@@ -100,6 +115,8 @@ struct Executor {
     limit: i64,
     /// How many dispatches from before the server's start are still tried one by one.
     careful: i64,
+    /// The dispatch whose attempt is counted and that has not been tried yet.
+    counted: Option<i64>,
     failures: u32,
 }
 
@@ -142,20 +159,28 @@ impl Executor {
         let claimer = &mut self.claimer;
         let outcome = in_transaction(|| {
             names::extension_installed().then(|| {
+                if matches!(work, Work::Only(_)) {
+                    durably();
+                }
                 let turn = executor::turn(claimer, work);
                 failpoint("before_commit");
                 turn
             })
         });
         failpoint("after_commit");
-        self.slot.trying.store(0, Ordering::Release);
         match outcome {
             Ok(None) => registration::exit(0),
             Ok(Some(turn)) => {
                 self.claimer.committed();
                 self.failures = 0;
                 self.account(&turn, clock::now() - began, limit);
-                if matches!(work, Work::Only(_)) {
+                if let Work::Only(id) = work {
+                    if turn.runs == 0 && !self.is_gone(id) {
+                        // Somebody looked at it just now; it is still ours to try.
+                        registration::wait(std::time::Duration::from_millis(2));
+                        return Some(true);
+                    }
+                    self.let_go();
                     self.careful -= 1;
                 }
                 if turn.blocked && turn.runs == 0 {
@@ -193,6 +218,9 @@ impl Executor {
     /// other executor takes it in between, and an attempt that was counted is an attempt that is made.
     fn pick_carefully(&mut self) -> Careful {
         let below = self.home.careful_below.load(Ordering::Acquire);
+        if let Some(id) = self.counted {
+            return Careful::Alone(id);
+        }
         if self.careful <= 0 || below == 0 {
             return Careful::Free;
         }
@@ -207,7 +235,9 @@ impl Executor {
                 Pick::Dispatch(id) if id >= below => Careful::Free,
                 Pick::Dispatch(id) => {
                     slot.trying.store(id, Ordering::Release);
+                    slot.claimed.fetch_max(id, Ordering::AcqRel);
                     store::dispatches::count_attempt(owner, id);
+                    durably();
                     Careful::Alone(id)
                 }
             }
@@ -218,12 +248,28 @@ impl Executor {
                 self.careful = 0;
                 Careful::Free
             }
-            Ok(picked) => picked,
+            Ok(picked) => {
+                if let Careful::Alone(id) = picked {
+                    self.counted = Some(id);
+                }
+                picked
+            }
             Err(_) => {
                 self.slot.trying.store(0, Ordering::Release);
                 Careful::Wait
             }
         }
+    }
+
+    fn is_gone(&self, id: i64) -> bool {
+        let owner = self.claimer.owner;
+        in_transaction(|| store::dispatches::one(owner, id).is_none()).unwrap_or(true)
+    }
+
+    /// The dispatch that was tried alone has ended.
+    fn let_go(&mut self) {
+        self.counted = None;
+        self.slot.trying.store(0, Ordering::Release);
     }
 
     fn failed(&mut self, failure: &Failure, limit: i64) -> Option<bool> {
@@ -250,6 +296,7 @@ impl Executor {
             });
             if written.is_ok() {
                 self.failures = 0;
+                self.let_go();
                 return Some(true);
             }
         }

@@ -18,16 +18,27 @@ const PATIENCE: i64 = 20_000;
 /// How often an owner that cannot log in is looked at again.
 const REFUSED_WAIT: i64 = 2_000_000;
 
+/// How long to wait before replacing an executor that died at work.
+const DIED_WAIT: i64 = 100_000;
+
+/// An executor that was asked for.
+struct Started {
+    handle: Handle,
+    owner: u32,
+    at: i64,
+}
+
 pub struct Pool {
     database: pg_sys::Oid,
-    handles: HashMap<usize, Handle>,
+    /// What was started, by its place in shared memory.
+    executors: HashMap<usize, Started>,
     /// Owners with work for which nobody idle was found, and when to look at them again.
     waiting: HashMap<u32, i64>,
 }
 
 impl Pool {
     pub fn new(database: pg_sys::Oid) -> Self {
-        Pool { database, handles: HashMap::new(), waiting: HashMap::new() }
+        Pool { database, executors: HashMap::new(), waiting: HashMap::new() }
     }
 
     fn of(&self, owner: u32) -> impl Iterator<Item = &'static ExecutorSlot> {
@@ -141,7 +152,7 @@ impl Pool {
                 if let Some(slot) = database {
                     slot.out_of_workers.store(false, Ordering::Release);
                 }
-                self.handles.insert(place, handle);
+                self.executors.insert(place, Started { handle, owner: owner.to_u32(), at: now });
                 Some(now + PATIENCE)
             }
             None => {
@@ -198,20 +209,26 @@ impl Pool {
     /// Frees the slots of executors that have ended, also of those that never came up.
     fn reap(&mut self) {
         let ended: Vec<usize> =
-            self.handles.iter().filter(|(_, handle)| handle.has_ended()).map(|(place, _)| *place).collect();
+            self.executors.iter().filter(|(_, started)| started.handle.has_ended()).map(|(place, _)| *place).collect();
         for place in ended {
-            if let Some(handle) = self.handles.remove(&place) {
-                handle.free();
-            }
+            let Some(started) = self.executors.remove(&place) else { continue };
+            started.handle.free();
             let slot = &shared().executors[place];
-            let owner = slot.owner.load(Ordering::Acquire);
-            if slot.database.load(Ordering::Acquire) == self.database.to_u32() {
+            // It has freed its slot itself, unless it never got that far; then the slot is still as we reserved it.
+            if slot.registered_at.load(Ordering::Acquire) == started.at
+                && slot.pid.load(Ordering::Acquire) == 0
+                && slot.database.load(Ordering::Acquire) == self.database.to_u32()
+            {
                 slot.release();
             }
-            if owner != 0 {
-                // It may have left work behind.
-                self.waiting.entry(owner).or_insert(clock::now());
-            }
+            // It may have left work behind.
+            self.waiting.entry(started.owner).or_insert(clock::now());
+        }
+        let home = shared().database(self.database);
+        if home.is_some_and(|home| home.executor_died.swap(false, Ordering::AcqRel)) {
+            // Not faster than this, should the next one die as well.
+            let soon = clock::now() + DIED_WAIT;
+            self.waiting.values_mut().for_each(|at| *at = (*at).max(soon));
         }
     }
 
@@ -221,10 +238,10 @@ impl Pool {
             slot.stop.store(true, Ordering::Release);
             slot.wake();
         }
-        for handle in self.handles.values() {
-            handle.terminate();
+        for started in self.executors.values() {
+            started.handle.terminate();
         }
-        self.handles.clear();
+        self.executors.clear();
         self.waiting.clear();
     }
 }

@@ -48,16 +48,16 @@ pub fn launcher_at_commit() {
     }
 }
 
-/// What a statement has captured is inserted before its subtransaction ends, and forgotten if that is rolled back.
+/// What waits shares the fate of the subtransaction that captured it.
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn on_subtransaction_event(
     event: pg_sys::SubXactEvent::Type,
     subtransaction: pg_sys::SubTransactionId,
-    _parent: pg_sys::SubTransactionId,
+    parent: pg_sys::SubTransactionId,
     _argument: *mut std::ffi::c_void,
 ) {
     match event {
-        pg_sys::SubXactEvent::SUBXACT_EVENT_PRE_COMMIT_SUB => events::insert_buffered(),
+        pg_sys::SubXactEvent::SUBXACT_EVENT_COMMIT_SUB => events::hand_over_buffered(subtransaction, parent),
         pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB => events::discard_buffered(subtransaction),
         _ => {}
     }

@@ -120,7 +120,8 @@ pub fn build(relation: pg_sys::Relation, watch: Watch) -> Plan {
     let (key_only, root) = unsafe {
         let oid = (*relation).rd_id;
         let class = &*(*relation).rd_rel;
-        (class.relrowsecurity, if class.relispartition { root_of(oid) } else { oid })
+        let root = if class.relispartition { root_of(oid) } else { oid };
+        (class.relrowsecurity || has_row_security(root), root)
     };
     let columns: Vec<Column> = live
         .iter()
@@ -149,6 +150,20 @@ pub fn build(relation: pg_sys::Relation, watch: Watch) -> Plan {
     // SAFETY: an open relation.
     let width = unsafe { (*(*relation).rd_att).natts as usize };
     Plan { watch, columns, key, tenant, key_only, needs_canonical, relation: root, width }
+}
+
+/// Policies of a partitioned table hold for what is read through it.
+fn has_row_security(relation: pg_sys::Oid) -> bool {
+    // SAFETY: looks at the catalog entry of an existing relation and lets go of it again.
+    unsafe {
+        let opened = pg_sys::RelationIdGetRelation(relation);
+        if opened.is_null() {
+            return false;
+        }
+        let has = (*(*opened).rd_rel).relrowsecurity;
+        pg_sys::RelationClose(opened);
+        has
+    }
 }
 
 /// Places (from 0) of the columns of the primary key.

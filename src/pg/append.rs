@@ -100,6 +100,9 @@ unsafe fn form<const N: usize>(descriptor: pg_sys::TupleDesc, row: [Cell; N]) ->
     }
 }
 
+/// Below the size from which Postgres thinks about toasting a tuple (a quarter of a page).
+const TOAST_FROM: u32 = 1900;
+
 /// Most tuples handed to the heap at once.
 const CHUNK: usize = 100;
 
@@ -109,9 +112,15 @@ unsafe fn insert_tuples(relation: pg_sys::Relation, tuples: &[pg_sys::HeapTuple]
     // SAFETY: an open relation of ours and tuples formed with its descriptor; slots are freed again.
     unsafe {
         let indexes = pg_sys::CatalogOpenIndexes(relation);
-        match tuples {
+        // A tuple that must be toasted is inserted as a copy, and the grouped insert would index the original, which has
+        // no place in the heap: those go one by one.
+        let (single, grouped): (Vec<pg_sys::HeapTuple>, Vec<pg_sys::HeapTuple>) =
+            tuples.iter().partition(|tuple| tuples.len() == 1 || (***tuple).t_len > TOAST_FROM);
+        for tuple in single {
+            pg_sys::CatalogTupleInsertWithInfo(relation, tuple, indexes);
+        }
+        match &grouped[..] {
             [] => {}
-            [one] => pg_sys::CatalogTupleInsertWithInfo(relation, *one, indexes),
             many => {
                 let width = many.len().min(CHUNK);
                 let mut slots: Vec<*mut pg_sys::TupleTableSlot> = (0..width)

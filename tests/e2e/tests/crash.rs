@@ -106,8 +106,11 @@ fn a_kill_in_the_careful_work_after_a_crash_loses_and_doubles_nothing() {
             // Any death but the executor's own: the held run is not to blame.
             kill(db.worker_pid(Worker::Conductor), Signal::Kill);
             wait_until_down(&cluster);
-            cluster.set(&[("automation_engine.failpoint", &format!("{point}=kill"))]);
+            // Up first, and only then into the point: a server that dies while it starts is no start.
+            cluster.set(&[("automation_engine.enabled", "off")]);
             cluster.start_again();
+            let strike = format!("{point}=kill");
+            cluster.reload(&[("automation_engine.failpoint", &strike), ("automation_engine.enabled", "on")]);
             wait_until_down(&cluster);
             cluster.set(&[("automation_engine.failpoint", "")]);
             cluster.start_again();

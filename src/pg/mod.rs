@@ -8,6 +8,7 @@ pub mod clock;
 pub mod encode;
 pub mod engine_sql;
 pub mod identity;
+pub mod innocence;
 pub mod names;
 pub mod raw;
 pub mod session;

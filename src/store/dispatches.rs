@@ -171,6 +171,16 @@ pub fn count_attempt(owner: pg_sys::Oid, id: i64) {
     as_engine(|| execute(COUNT_ATTEMPT, &[owner.into(), id.into()]));
 }
 
+const FORGIVE_ATTEMPT: &str = "
+    UPDATE automation_internal.dispatch AS d
+       SET attempt = CASE WHEN d.attempt > 0 THEN d.attempt - 1 ELSE 0 END
+     WHERE d.owner = $1 AND d.id = $2";
+
+/// The last attempt ended because something else crashed.
+pub fn forgive_attempt(owner: pg_sys::Oid, id: i64) {
+    as_engine(|| execute(FORGIVE_ATTEMPT, &[owner.into(), id.into()]));
+}
+
 const OWNERS: &str = "
     WITH RECURSIVE o AS (
         (SELECT d.owner FROM automation_internal.dispatch AS d ORDER BY d.owner LIMIT 1)

@@ -8,7 +8,7 @@ use pgrx::prelude::*;
 use super::registration;
 use super::txn::{Failure, in_transaction};
 use crate::executor::{self, Claimer, Turn, Work};
-use crate::pg::{clock, names};
+use crate::pg::{clock, innocence, names};
 use crate::shmem::{self, DatabaseSlot, ExecutorSlot, shared};
 use crate::{failpoint::failpoint, gucs, store};
 
@@ -40,6 +40,7 @@ unsafe extern "C-unwind" fn on_exit(_code: i32, argument: pg_sys::Datum) {
 #[pg_guard]
 pub extern "C-unwind" fn automation_executor_main(argument: pg_sys::Datum) {
     registration::attend_signals();
+    innocence::attend_crashes();
     let place = argument.value();
     let slot = &shared().executors[place];
     let database = pg_sys::Oid::from(slot.database.load(Ordering::Acquire));
@@ -235,6 +236,10 @@ impl Executor {
                 Pick::Dispatch(id) if id >= below => Careful::Free,
                 Pick::Dispatch(id) => {
                     slot.trying.store(id, Ordering::Release);
+                    if innocence::was_innocent(id) {
+                        store::dispatches::forgive_attempt(owner, id);
+                    }
+                    innocence::protest_for(id);
                     slot.claimed.fetch_max(id, Ordering::AcqRel);
                     store::dispatches::count_attempt(owner, id);
                     durably();
@@ -269,6 +274,7 @@ impl Executor {
     /// The dispatch that was tried alone has ended.
     fn let_go(&mut self) {
         self.counted = None;
+        innocence::protest_no_more();
         self.slot.trying.store(0, Ordering::Release);
     }
 

@@ -354,8 +354,10 @@ measure_idle() {
         sql "SELECT automation.define('effect$i', run_as => 'bench', trigger => automation.on_created('order'), steps => ARRAY[
             automation.sql('INSERT INTO bench.effect (order_id, at) VALUES ({{ new.id }}, clock_timestamp())')])" >/dev/null
     done
-    # a little work, so that executors are up; autovacuum would count as transactions of this database
-    elsewhere 'ALTER SYSTEM SET autovacuum = off' 'SELECT pg_reload_conf()' >/dev/null
+    # A little work, so that executors are there, and they stay: that one leaves happens once, it is not idling.
+    # Autovacuum's transactions would count as those of this database.
+    elsewhere 'ALTER SYSTEM SET autovacuum = off' "ALTER SYSTEM SET automation_engine.executor_idle_timeout = '10min'" \
+        'SELECT pg_reload_conf()' >/dev/null
     backlog=1000 fill_at_once
     sql 'CALL bench.wait_for_effects(10000)'
     sleep 5
@@ -364,7 +366,8 @@ measure_idle() {
     sleep "$idle_seconds"
     note idle_transactions "$(($(elsewhere "$count") - before))"
     note idle_seconds "$idle_seconds"
-    elsewhere 'ALTER SYSTEM RESET autovacuum' 'SELECT pg_reload_conf()' >/dev/null
+    elsewhere 'ALTER SYSTEM RESET autovacuum' 'ALTER SYSTEM RESET automation_engine.executor_idle_timeout' \
+        'SELECT pg_reload_conf()' >/dev/null
     discard
 }
 

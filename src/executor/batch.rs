@@ -36,12 +36,16 @@ pub struct Claimer {
     returned: u64,
     /// The first dispatch of the current batch.
     pub head: Option<i64>,
+    /// More than one run shares the transaction under way.
+    pub shares: bool,
+    /// Automations with a run that was too slow to share a transaction; they get one for each run.
+    pub slow: HashSet<i32>,
 }
 
 impl Claimer {
     pub fn new(owner: pg_sys::Oid, is_worker: bool) -> Self {
         let returned = shared().claims_returned.load(Ordering::Acquire);
-        Claimer { owner, is_worker, floor: 0, next_floor: 0, returned, head: None }
+        Claimer { owner, is_worker, floor: 0, next_floor: 0, returned, head: None, shares: false, slow: HashSet::new() }
     }
 
     /// A batch of anybody's was given back: what is below the floor may not be done after all.
@@ -83,6 +87,8 @@ pub struct Turn {
     pub more: bool,
     /// Some claimed work must wait for runs that others have in hand.
     pub blocked: bool,
+    /// This dispatch, of a slow automation, is to be run alone next.
+    pub alone: Option<i64>,
 }
 
 /// What a turn takes on.
@@ -113,7 +119,8 @@ pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
         failpoint("claimed");
         batch.run(claimer, &claimed, matches!(work, Work::UpTo(_)));
         batch.turn.more |= claimed.len() as i64 == limit;
-        if !batch.ended.is_empty() || !batch.turn.more || matches!(work, Work::Only(_)) {
+        let stop = batch.turn.alone.is_some() || !batch.turn.more || matches!(work, Work::Only(_));
+        if !batch.ended.is_empty() || stop {
             break;
         }
         // Everything so far waits for what others have in hand; behind it there may be work that need not.
@@ -160,7 +167,16 @@ impl Batch {
         versions::load(claimed.iter().map(|dispatch| dispatch.version_id));
         let tried = shared().tried_by_others(shmem::my_database());
         let begun = clock::now();
+        claimer.shares = claimer.is_worker && claimed.len() > 1;
         for dispatch in claimed {
+            if claimer.shares && claimer.slow.contains(&dispatch.automation_id) {
+                // What is locked with it must not wait for it: end here, and let it have a transaction of its own.
+                self.turn.alone = self.ended.is_empty().then_some(dispatch.id);
+                let rest = claimed.iter().filter(|other| other.id >= dispatch.id).map(|other| other.id);
+                self.undone.extend(rest);
+                self.turn.more = true;
+                return;
+            }
             let waits = dispatch.ordering_key.is_some_and(|key| self.blocked.contains(&key));
             let late = !self.ended.is_empty() && clock::now() - begun > TIME_SLICE;
             if waits || late || tried.contains(&dispatch.id) {
@@ -171,7 +187,8 @@ impl Batch {
                 self.turn.more |= late;
                 continue;
             }
-            self.ended.push(one(claimer, dispatch, events.get(&dispatch.event_id)));
+            let run = one(claimer, dispatch, events.get(&dispatch.event_id));
+            self.ended.push(run);
             self.done.push(dispatch.id);
             pgrx::check_for_interrupts!();
         }
@@ -185,7 +202,7 @@ fn read_events(claimed: &[Dispatch]) -> HashMap<i64, Event> {
     events::many(&ids, from, to).into_iter().map(|event| (event.id, event)).collect()
 }
 
-fn one(claimer: &Claimer, dispatch: &Dispatch, event: Option<&Event>) -> EndedRun {
+fn one(claimer: &mut Claimer, dispatch: &Dispatch, event: Option<&Event>) -> EndedRun {
     let started_at = clock::now();
     let Some(event) = event else {
         let error = PgError::new("02000", format!("event {} is not in the log any more", dispatch.event_id));

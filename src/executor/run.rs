@@ -25,8 +25,9 @@ enum Verdict {
     Failed(&'static str, PgError, Option<String>),
 }
 
-pub fn run(claimer: &Claimer, dispatch: &Dispatch, event: &Event, started_at: Micros) -> EndedRun {
-    let finish = |ending, reason| ended(claimer.owner, dispatch, Some(event), started_at, ending, reason);
+pub fn run(claimer: &mut Claimer, dispatch: &Dispatch, event: &Event, started_at: Micros) -> EndedRun {
+    let owner = claimer.owner;
+    let finish = |ending, reason| ended(owner, dispatch, Some(event), started_at, ending, reason);
     if !dispatch.active {
         return finish(Ending::Cancelled, Some("automation_not_active"));
     }
@@ -44,7 +45,7 @@ pub fn run(claimer: &Claimer, dispatch: &Dispatch, event: &Event, started_at: Mi
         depth: event.depth,
     });
     let mut walk = Walk { claimer, dispatch, event, version, started_at, steps: String::new(), key: None };
-    let verdict = identity::as_role(claimer.owner, || walk.go());
+    let verdict = identity::as_role(owner, || walk.go());
     let mut run = match verdict {
         Verdict::Done => finish(Ending::Completed, None),
         Verdict::No(reason) => finish(Ending::Skipped, Some(reason)),
@@ -61,7 +62,7 @@ pub fn run(claimer: &Claimer, dispatch: &Dispatch, event: &Event, started_at: Mi
 }
 
 struct Walk<'a> {
-    claimer: &'a Claimer,
+    claimer: &'a mut Claimer,
     dispatch: &'a Dispatch,
     event: &'a Event,
     version: Rc<Version>,
@@ -102,6 +103,11 @@ impl<'a> Walk<'a> {
                 }
             }
             match step::execute(self.claimer, &version, place, &scope) {
+                // Slower than the runs that share its transaction can wait: roll back, and give it one of its own.
+                Err(error) if self.claimer.shares && step::was_cut_short(step, &error, clock::now() - began) => {
+                    self.claimer.slow.insert(self.dispatch.automation_id);
+                    error.raise()
+                }
                 Ok(result) => {
                     self.record(&step.id, step.action.kind().name(), "completed", began, Some(&result.shown), None);
                     if place + 1 < version.program.steps.len() {

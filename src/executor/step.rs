@@ -25,6 +25,8 @@ use crate::store::events::{NewEvent, Op, append_event};
 
 /// Most rows of a result that are kept.
 const MAX_ROWS: usize = 1000;
+/// How many milliseconds a step may take while other runs share its transaction.
+const SLICE_MS: i64 = 100;
 /// NOTIFY's own limit.
 const MAX_NOTIFY: usize = 7999;
 
@@ -56,7 +58,8 @@ pub fn execute(
         let pinned = Pinned::new();
         use_search_path(version, Some(&pinned));
         let result = {
-            let _timeout = step.timeout_ms.map(StatementTimeout::start);
+            let slice = claimer.shares.then_some(SLICE_MS);
+            let _timeout = step.timeout_ms.into_iter().chain(slice).min().map(StatementTimeout::start);
             act(version, place, step, scope)?
         };
         // Only in a process of our own: a session that drives the queue by hand has temporary tables and cursors itself.
@@ -66,6 +69,11 @@ pub fn execute(
         drop(pinned);
         Ok(result)
     })
+}
+
+/// Was the step cancelled because it took longer than a shared transaction can wait, not than its own limit?
+pub fn was_cut_short(step: &Step, error: &PgError, took_us: i64) -> bool {
+    error.sqlstate == "57014" && took_us >= SLICE_MS * 1000 && step.timeout_ms.is_none_or(|limit| limit > SLICE_MS)
 }
 
 fn use_search_path(version: &Version, pinned: Option<&Pinned>) {

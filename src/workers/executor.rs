@@ -50,6 +50,12 @@ pub extern "C-unwind" fn automation_executor_main(argument: pg_sys::Datum) {
     }
     // SAFETY: a worker that logs in as the owner; refused like any session of that role would be.
     unsafe { pg_sys::BackgroundWorkerInitializeConnectionByOid(database, owner, 0) };
+    if slot.database.load(Ordering::Acquire) != database.to_u32()
+        || slot.owner.load(Ordering::Acquire) != owner.to_u32()
+    {
+        // Whoever asked for us has gone meanwhile, and our place with him.
+        registration::exit(0);
+    }
     slot.occupy(clock::now());
     registration::at_exit(on_exit, place);
     let named = in_transaction(|| {
@@ -59,15 +65,19 @@ pub extern "C-unwind" fn automation_executor_main(argument: pg_sys::Datum) {
         ));
     });
     let Some(home) = shared().database(database).filter(|_| named.is_ok()) else { registration::exit(1) };
-    let limit = gucs::batch_size().min(10);
+    // A batch of one until it is known that runs are quick: a slow one would hold up whatever shares its batch.
+    let limit = 1;
     let careful = (gucs::executors() as i64 * gucs::batch_size()).max(1);
-    Executor { slot, home, claimer: Claimer::new(owner, true), limit, careful, counted: None, failures: 0 }.work()
+    Executor { slot, home, claimer: Claimer::new(owner, true), limit, careful, counted: None, alone: None, failures: 0 }
+        .work()
 }
 
 /// What to do about dispatches from before the server's start.
 enum Careful {
     /// Try this one alone.
     Alone(i64),
+    /// Run this one alone, because its automation is slow.
+    Slow(i64),
     /// None is left.
     Free,
     /// All that are left are in other hands.
@@ -118,6 +128,8 @@ struct Executor {
     careful: i64,
     /// The dispatch whose attempt is counted and that has not been tried yet.
     counted: Option<i64>,
+    /// The next dispatch is of a slow automation.
+    alone: Option<i64>,
     failures: u32,
 }
 
@@ -148,7 +160,12 @@ impl Executor {
 
     /// One batch. Some(true) if there may be more at once, None after a failure.
     fn turn(&mut self, began: i64) -> Option<bool> {
-        let work = match self.pick_carefully() {
+        let picked = match self.alone.take() {
+            Some(id) => Careful::Slow(id),
+            None => self.pick_carefully(),
+        };
+        let work = match picked {
+            Careful::Slow(id) => Work::Only(id),
             Careful::Alone(id) => Work::Only(id),
             Careful::Free => Work::UpTo(self.limit),
             Careful::Wait => {
@@ -175,7 +192,8 @@ impl Executor {
                 self.claimer.committed();
                 self.failures = 0;
                 self.account(&turn, clock::now() - began, limit);
-                if let Work::Only(id) = work {
+                self.alone = turn.alone;
+                if let (Work::Only(id), true) = (work, self.counted.is_some()) {
                     if turn.runs == 0 && !self.is_gone(id) {
                         // Somebody looked at it just now; it is still ours to try.
                         registration::wait(std::time::Duration::from_millis(2));
@@ -188,7 +206,9 @@ impl Executor {
                     // Everything left waits for runs that other executors have in hand.
                     registration::wait(std::time::Duration::from_millis(5));
                 }
-                Some(turn.runs > 0 || turn.more || turn.blocked)
+                Some(
+                    turn.runs > 0 || turn.more || turn.blocked || turn.alone.is_some() || matches!(work, Work::Only(_)),
+                )
             }
             Err(failure) => {
                 self.claimer.aborted();

@@ -18,6 +18,8 @@ const PATIENCE: i64 = 20_000;
 /// How often an owner that cannot log in is looked at again.
 const REFUSED_WAIT: i64 = 2_000_000;
 
+/// An executor that leaves this long after the last work for its owner has left none behind.
+const QUIET: i64 = 5_000_000;
 /// How long to wait before replacing an executor that died at work.
 const DIED_WAIT: i64 = 100_000;
 
@@ -28,17 +30,37 @@ struct Started {
     at: i64,
 }
 
+impl Started {
+    /// It frees its slot itself, unless it never got that far; then the slot is still as we reserved it.
+    fn free_if_never_up(&self, place: usize, database: pg_sys::Oid) {
+        let slot = &shared().executors[place];
+        if slot.registered_at.load(Ordering::Acquire) == self.at
+            && slot.pid.load(Ordering::Acquire) == 0
+            && slot.database.load(Ordering::Acquire) == database.to_u32()
+        {
+            slot.release();
+        }
+    }
+}
+
 pub struct Pool {
     database: pg_sys::Oid,
     /// What was started, by its place in shared memory.
     executors: HashMap<usize, Started>,
+    /// When there was last work for an owner.
+    last_work: HashMap<u32, i64>,
     /// Owners with work for which nobody idle was found, and when to look at them again.
     waiting: HashMap<u32, i64>,
 }
 
 impl Pool {
     pub fn new(database: pg_sys::Oid) -> Self {
-        Pool { database, executors: HashMap::new(), waiting: HashMap::new() }
+        // What a predecessor asked for and never came up; one that does come up now finds its place gone and leaves.
+        shared()
+            .executors_of(database)
+            .filter(|slot| slot.pid.load(Ordering::Acquire) == 0)
+            .for_each(ExecutorSlot::release);
+        Pool { database, last_work: HashMap::new(), executors: HashMap::new(), waiting: HashMap::new() }
     }
 
     fn of(&self, owner: u32) -> impl Iterator<Item = &'static ExecutorSlot> {
@@ -49,6 +71,7 @@ impl Pool {
     pub fn work_for(&mut self, owners: &[pg_sys::Oid], dispatches: usize, now: i64) {
         for owner in owners {
             let owner = owner.to_u32();
+            self.last_work.insert(owner, now);
             let enough = dispatches <= gucs::batch_size() as usize;
             let mut idle = false;
             for slot in self.of(owner) {
@@ -106,6 +129,10 @@ impl Pool {
             let patient = slots.iter().any(|slot| now - slot.busy_since.load(Ordering::Acquire) < PATIENCE);
             if !idle && patient {
                 return Some(now + PATIENCE);
+            }
+            let busy = slots.iter().filter(|slot| slot.busy_since.load(Ordering::Acquire) != 0).count();
+            if idle && queued <= busy as i64 {
+                return Some(now + 5 * PATIENCE);
             }
             if idle {
                 // Work is there and somebody is free: it was woken, and will take it.
@@ -210,22 +237,20 @@ impl Pool {
     fn reap(&mut self) {
         let ended: Vec<usize> =
             self.executors.iter().filter(|(_, started)| started.handle.has_ended()).map(|(place, _)| *place).collect();
+        let home = shared().database(self.database);
+        let died = home.is_some_and(|home| home.executor_died.swap(false, Ordering::AcqRel));
         for place in ended {
             let Some(started) = self.executors.remove(&place) else { continue };
             started.handle.free();
-            let slot = &shared().executors[place];
-            // It has freed its slot itself, unless it never got that far; then the slot is still as we reserved it.
-            if slot.registered_at.load(Ordering::Acquire) == started.at
-                && slot.pid.load(Ordering::Acquire) == 0
-                && slot.database.load(Ordering::Acquire) == self.database.to_u32()
-            {
-                slot.release();
+            started.free_if_never_up(place, self.database);
+            // It may have left work behind, unless it went because there was none for long.
+            let now = clock::now();
+            let quiet = self.last_work.get(&started.owner).is_none_or(|at| now - at > QUIET);
+            if died || !quiet {
+                self.waiting.entry(started.owner).or_insert(now);
             }
-            // It may have left work behind.
-            self.waiting.entry(started.owner).or_insert(clock::now());
         }
-        let home = shared().database(self.database);
-        if home.is_some_and(|home| home.executor_died.swap(false, Ordering::AcqRel)) {
+        if died {
             // Not faster than this, should the next one die as well.
             let soon = clock::now() + DIED_WAIT;
             self.waiting.values_mut().for_each(|at| *at = (*at).max(soon));
@@ -238,10 +263,10 @@ impl Pool {
             slot.stop.store(true, Ordering::Release);
             slot.wake();
         }
-        for started in self.executors.values() {
+        for (place, started) in self.executors.drain() {
             started.handle.terminate();
+            started.free_if_never_up(place, self.database);
         }
-        self.executors.clear();
         self.waiting.clear();
     }
 }

@@ -10,6 +10,7 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use crate::shmem::{STATE_ABSENT, STATE_UNKNOWN, shared};
+use crate::store::kinds;
 
 /// Most milliseconds to wait for workers to leave; then the command goes on and reports what it finds.
 const PATIENCE_MS: i64 = 10_000;
@@ -47,6 +48,9 @@ unsafe extern "C-unwind" fn process_utility(
     unsafe {
         if let Some(database) = database_needed((*statement).utilityStmt) {
             hold(database);
+            if (*(*statement).utilityStmt).type_ == pg_sys::NodeTag::T_DropStmt {
+                lock_watched_tables();
+            }
         }
         match PREVIOUS {
             Some(previous) => pg_sys::ffi::pg_guard_ffi_boundary(|| {
@@ -131,6 +135,21 @@ unsafe fn my_database_if_owner() -> Option<pg_sys::Oid> {
         let extension = pg_sys::get_extension_oid(c"automation_engine".as_ptr(), true);
         (extension != pg_sys::InvalidOid && pg_sys::pg_extension_ownercheck(extension, pg_sys::GetUserId()))
             .then_some(pg_sys::MyDatabaseId)
+    }
+}
+
+/// A writer locks its own table first and our log second; dropping the extension must do it in the same order.
+fn lock_watched_tables() {
+    let mut tables: Vec<pg_sys::Oid> = kinds::all().into_iter().filter_map(|kind| kind.relation).collect();
+    tables.sort_unstable_by_key(|oid| oid.to_u32());
+    for table in tables {
+        // SAFETY: opens the table if it still exists, keeps the lock until the transaction ends.
+        unsafe {
+            let opened = pg_sys::try_relation_open(table, pg_sys::AccessExclusiveLock as i32);
+            if !opened.is_null() {
+                pg_sys::relation_close(opened, pg_sys::NoLock as i32);
+            }
+        }
     }
 }
 

@@ -18,6 +18,7 @@ mod sys {
         pub fn get_partition_ancestors(relid: pg_sys::Oid) -> *mut pg_sys::List;
         pub fn enable_timeout_after(id: c_int, delay_ms: c_int);
         pub fn disable_timeout(id: c_int, keep_indicator: bool);
+        pub fn get_timeout_indicator(id: c_int, reset_indicator: bool) -> bool;
     }
 }
 
@@ -49,6 +50,7 @@ mod wrappers {
         fn get_partition_ancestors(relid: pg_sys::Oid) -> *mut pg_sys::List;
         fn enable_timeout_after(id: c_int, delay_ms: c_int);
         fn disable_timeout(id: c_int, keep_indicator: bool);
+        fn get_timeout_indicator(id: c_int, reset_indicator: bool) -> bool;
     }
 }
 pub use wrappers::*;

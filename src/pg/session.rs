@@ -40,7 +40,13 @@ impl StatementTimeout {
 
 impl Drop for StatementTimeout {
     fn drop(&mut self) {
-        // SAFETY: disabling a timeout that has fired already is allowed.
-        unsafe { raw::disable_timeout(raw::STATEMENT_TIMEOUT, false) }
+        // SAFETY: disabling a timeout that has fired already is allowed. If it fired just as the statement ended, the
+        // cancellation it asked for is still pending and would hit whatever comes next.
+        unsafe {
+            raw::disable_timeout(raw::STATEMENT_TIMEOUT, true);
+            if raw::get_timeout_indicator(raw::STATEMENT_TIMEOUT, true) {
+                std::ptr::write_volatile(&raw mut pg_sys::QueryCancelPending, 0);
+            }
+        }
     }
 }

@@ -267,8 +267,10 @@ impl DatabaseSlot {
 
     /// Something was captured: the conductor should look.
     pub fn announce_events(&self) {
-        self.events_pending.store(true, Ordering::Release);
-        self.wake_conductor();
+        // Told once is enough: the conductor takes the word back before it looks.
+        if !self.events_pending.swap(true, Ordering::AcqRel) {
+            self.wake_conductor();
+        }
     }
 
     pub fn is_quiesced(&self) -> bool {

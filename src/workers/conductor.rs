@@ -136,7 +136,9 @@ impl Conductor {
         // nobody waits, and where nobody listens nobody minds.
         let rest = self.nap - (now - self.looked_at);
         if rest > 0 && now >= self.looked_at {
-            return Next::Wait(Duration::from_micros(rest as u64).max(Duration::from_millis(1)));
+            // Asleep, not waiting on the latch: nobody who commits meanwhile has to send a signal.
+            std::thread::sleep(Duration::from_micros(rest as u64));
+            return Next::Again;
         }
         let hinted = self.slot.events_pending.swap(false, Ordering::AcqRel);
         let heartbeat = now - self.heartbeat_at >= HEARTBEAT.as_micros() as i64;

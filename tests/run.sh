@@ -7,7 +7,7 @@
 # Full output: .dev/test-logs/<layer>.log. Ends with "N passed, N failed".
 # shellcheck source-path=SCRIPTDIR/../scripts
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
-ALL_LAYERS="lint core pgrx pg_regress isolation e2e readme"
+ALL_LAYERS="lint core pgrx pg_regress differential isolation e2e readme"
 layers=${*:-$ALL_LAYERS}
 cd "$ROOT"
 scripts/setup.sh
@@ -66,6 +66,19 @@ layer_pg_regress() {
     regress "$(prefix_lib pg-e2e)/pgxs/src/test/regress/pg_regress" pg_regress $dir \
         --dlpath="$(prefix_lib pg-e2e)" "${options[@]}" "${names[@]}" || verdict=1
     scripts/cluster.sh stop pg_regress
+    return $verdict
+}
+
+# The core's arithmetic, comparison, patterns and zones against a server's own.
+layer_differential() {
+    local dsn verdict=0
+    build_for_servers
+    start_cluster differential pg-e2e tests/pg_regress/server.conf
+    dsn=$(scripts/cluster.sh dsn differential)
+    dsn=${dsn#host=}
+    PGHOST=${dsn%% *} DIFFERENTIAL_PSQL="-p $(sed 's/.* port=\([0-9]*\) .*/\1/' <<<"$dsn") -U postgres -d postgres" \
+        cargo test -p automation_core --test differential || verdict=1
+    scripts/cluster.sh stop differential
     return $verdict
 }
 

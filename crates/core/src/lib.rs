@@ -10,6 +10,7 @@ pub mod cron;
 pub mod definition;
 pub mod expr;
 pub mod lifecycle;
+pub mod machine;
 pub mod program;
 pub mod suggest;
 pub mod template;

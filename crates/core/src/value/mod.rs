@@ -8,6 +8,7 @@ mod json;
 mod number;
 mod object;
 mod shapes;
+pub mod tagged;
 mod time;
 
 pub use duration::Duration;

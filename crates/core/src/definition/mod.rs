@@ -1,0 +1,305 @@
+//! An automation as its author wrote it: one JSON document, checked field by field.
+//!
+//! The document is what is stored, compared and given back; [`crate::program`] turns it into something that runs.
+
+mod problem;
+mod step;
+mod trigger;
+
+pub use problem::Problem;
+pub use step::{MAX_NESTING, StepDef, StepKind};
+pub use trigger::{On, TriggerDef};
+
+use crate::suggest::nearest;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+
+/// Most characters an id or name may have.
+pub const MAX_NAME: usize = 64;
+/// Most steps or triggers one automation may have.
+pub const MAX_PARTS: usize = 1000;
+/// How many steps a run may execute unless its definition says otherwise.
+pub const DEFAULT_MAX_STEPS: u32 = 100;
+
+/// Whose runs start in the order of their events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ordering {
+    /// Those of one entity.
+    #[default]
+    Entity,
+    /// Those of one tenant.
+    Tenant,
+    /// No order.
+    None,
+}
+
+/// What becomes of the runs under way when an automation is paused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnPause {
+    /// The next step that comes due cancels the run.
+    #[default]
+    Drain,
+    /// They go on to their end.
+    Finish,
+    /// They stop where they are until the automation is active again.
+    Freeze,
+}
+
+/// A whole automation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Document {
+    /// Unique name.
+    pub name: String,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// What starts it.
+    pub triggers: Vec<TriggerDef>,
+    /// Checked before each run, on the state of that moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<Json>,
+    /// Expression that names what a run is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// What it does.
+    pub steps: Vec<StepDef>,
+    /// What it does when a run has failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub on_failure: Vec<StepDef>,
+    /// Whose runs start in order.
+    #[serde(default)]
+    pub ordering: Ordering,
+    /// What becomes of runs under way when it is paused.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub on_pause: OnPause,
+    /// Most steps a run may execute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_steps: Option<u32>,
+    /// How long a run may take from its start to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<String>,
+    /// Only events of this tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+const FIELDS: &[&str] = &[
+    "name",
+    "description",
+    "trigger",
+    "triggers",
+    "condition",
+    "key",
+    "steps",
+    "on_failure",
+    "ordering",
+    "on_pause",
+    "max_steps",
+    "timeout",
+    "tenant",
+];
+
+/// Reads a document and fills in what it leaves open: ids, lists, aliases. All problems of shape are returned, not
+/// only the first.
+pub fn read(document: &Json) -> Result<Document, Vec<Problem>> {
+    let Json::Object(fields) = document else {
+        return Err(vec![Problem::shape("", "document", "a definition must be a JSON object")]);
+    };
+    let mut problems = Vec::new();
+    let mut fields = fields.clone();
+    fields.retain(|_, value| !value.is_null());
+    unknown_fields(&fields, FIELDS, "", "definition", &mut problems);
+    if let Some(one) = fields.remove("trigger") {
+        if fields.contains_key("triggers") {
+            problems.push(Problem::shape("trigger", "definition", "give either \"trigger\" or \"triggers\", not both"));
+        }
+        fields.insert("triggers".into(), Json::Array(vec![one]));
+    }
+    let name = match fields.remove("name") {
+        Some(Json::String(name)) => name,
+        _ => {
+            problems.push(Problem::shape("name", "definition", "a definition needs a \"name\""));
+            String::new()
+        }
+    };
+    check_name(&name, "name", "automation", &mut problems);
+    let triggers = triggers(fields.remove("triggers"), &mut problems);
+    let mut ids = Vec::new();
+    let steps = step::read_list(fields.remove("steps"), "steps", "", &mut ids, &mut problems);
+    let on_failure = step::read_list(fields.remove("on_failure"), "on_failure", "failure_", &mut ids, &mut problems);
+    if ids.len() > MAX_PARTS {
+        problems.push(Problem::shape("steps", "definition", format!("more than {MAX_PARTS} steps")));
+    }
+    let mut document = Document {
+        name,
+        description: None,
+        triggers,
+        condition: None,
+        key: None,
+        steps,
+        on_failure,
+        ordering: Ordering::default(),
+        on_pause: OnPause::default(),
+        max_steps: None,
+        timeout: None,
+        tenant: None,
+    };
+    options(&mut document, fields, &mut problems);
+    if problems.is_empty() { Ok(document) } else { Err(problems) }
+}
+
+fn options(document: &mut Document, mut rest: Map<String, Json>, problems: &mut Vec<Problem>) {
+    document.condition = rest.remove("condition");
+    for (field, target) in [
+        ("description", &mut document.description),
+        ("key", &mut document.key),
+        ("tenant", &mut document.tenant),
+        ("timeout", &mut document.timeout),
+    ] {
+        match rest.remove(field) {
+            None => {}
+            Some(Json::String(text)) => *target = Some(text),
+            Some(_) => problems.push(Problem::shape(field, "definition", format!("\"{field}\" must be a text"))),
+        }
+    }
+    word(&mut rest, "ordering", "Use entity, tenant or none.", &mut document.ordering, problems);
+    word(&mut rest, "on_pause", "Use drain, finish or freeze.", &mut document.on_pause, problems);
+    if let Some(value) = rest.remove("max_steps") {
+        match value.as_u64() {
+            Some(steps @ 1..=1_000_000) => document.max_steps = Some(steps as u32),
+            _ => problems.push(
+                Problem::shape("max_steps", "definition", format!("invalid max_steps {value}"))
+                    .hint("It is a whole number from 1 to 1000000."),
+            ),
+        }
+    }
+    if document.tenant.as_deref().is_some_and(|tenant| tenant.is_empty() || tenant.starts_with('_')) {
+        problems.push(
+            Problem::shape("tenant", "definition", "invalid tenant")
+                .hint("A tenant is not empty; names that begin with an underscore are reserved."),
+        );
+    }
+}
+
+/// Takes an option that is one of a few words.
+fn word<T: DeserializeOwned>(
+    rest: &mut Map<String, Json>,
+    field: &str,
+    hint: &str,
+    target: &mut T,
+    problems: &mut Vec<Problem>,
+) {
+    let Some(value) = rest.remove(field) else { return };
+    match serde_json::from_value(value.clone()) {
+        Ok(known) => *target = known,
+        Err(_) => problems.push(Problem::shape(field, "definition", format!("invalid {field} {value}")).hint(hint)),
+    }
+}
+
+/// Takes a list out of the document.
+fn list(given: Option<Json>, field: &str, problems: &mut Vec<Problem>) -> Vec<Json> {
+    match given {
+        None => Vec::new(),
+        Some(Json::Array(items)) if items.len() > MAX_PARTS => {
+            problems.push(Problem::shape(field, "definition", format!("more than {MAX_PARTS} {field}")));
+            Vec::new()
+        }
+        Some(Json::Array(items)) => items,
+        Some(_) => {
+            problems.push(Problem::shape(field, "definition", format!("\"{field}\" must be a list")));
+            Vec::new()
+        }
+    }
+}
+
+fn triggers(given: Option<Json>, problems: &mut Vec<Problem>) -> Vec<TriggerDef> {
+    let mut read = Vec::new();
+    let mut ids: Vec<String> = Vec::new();
+    for (i, item) in list(given, "triggers", problems).into_iter().enumerate() {
+        let path = format!("triggers[{i}]");
+        let place = format!("trigger {}", i + 1);
+        let Json::Object(mut item) = item else {
+            problems.push(Problem::shape(&path, &place, "a trigger must be a JSON object"));
+            continue;
+        };
+        item.retain(|_, value| !value.is_null());
+        let before = problems.len();
+        unknown_fields(&item, trigger::FIELDS, &path, &place, problems);
+        problems.extend(unknown_word(&item, "on", "trigger", trigger::WORDS, &path, &place));
+        if problems.len() > before {
+            continue;
+        }
+        match serde_json::from_value::<TriggerDef>(Json::Object(item)) {
+            Ok(mut part) => {
+                let id = part.id.get_or_insert_with(|| trigger::default_id(part.on, i)).clone();
+                let place = format!("trigger \"{id}\"");
+                check_id(&id, &ids, &path, &place, problems);
+                trigger::check(&part, &path, &place, problems);
+                ids.push(id);
+                read.push(part);
+            }
+            Err(error) => problems.push(Problem::shape(&path, &place, format!("invalid trigger: {error}"))),
+        }
+    }
+    read
+}
+
+/// A trigger's `on` or a step's `do` that is no word of ours.
+fn unknown_word(
+    item: &Map<String, Json>,
+    field: &str,
+    noun: &str,
+    known: &[&str],
+    path: &str,
+    place: &str,
+) -> Option<Problem> {
+    let word = match item.get(field) {
+        Some(Json::String(word)) if known.contains(&word.as_str()) => return None,
+        Some(Json::String(word)) => word,
+        Some(_) => return Some(Problem::shape(path, place, format!("\"{field}\" must be a text"))),
+        None => return Some(Problem::shape(path, place, format!("a {noun} needs \"{field}\""))),
+    };
+    let problem = Problem::shape(format!("{path}.{field}"), place, format!("unknown kind of {noun} \"{word}\""));
+    Some(match nearest(word, known.iter().copied()) {
+        Some(close) => problem.hint(format!("Did you mean \"{close}\"?")),
+        None => problem.hint(format!("Known are {}.", known.join(", "))),
+    })
+}
+
+fn unknown_fields(fields: &Map<String, Json>, known: &[&str], path: &str, place: &str, problems: &mut Vec<Problem>) {
+    for field in fields.keys().filter(|field| !known.contains(&field.as_str())) {
+        let path = if path.is_empty() { field.clone() } else { format!("{path}.{field}") };
+        let mut problem = Problem::shape(path, place, format!("unknown field \"{field}\""));
+        if let Some(close) = nearest(field, known.iter().copied()) {
+            problem = problem.hint(format!("Did you mean \"{close}\"?"));
+        }
+        problems.push(problem);
+    }
+}
+
+fn check_name(name: &str, path: &str, noun: &str, problems: &mut Vec<Problem>) {
+    let bad = name.is_empty()
+        || name.chars().count() > MAX_NAME
+        || name.trim() != name
+        || name.chars().any(|c| c.is_control() || c == '\u{200b}' || ('\u{202a}'..='\u{202e}').contains(&c));
+    if bad {
+        problems.push(Problem::shape(path, noun, format!("invalid name {name:?}")).hint(format!(
+            "A name has 1 to {MAX_NAME} characters, without control characters and spaces at its ends."
+        )));
+    }
+}
+
+fn check_id(id: &str, taken: &[String], path: &str, place: &str, problems: &mut Vec<Problem>) {
+    check_name(id, &format!("{path}.id"), place, problems);
+    if taken.iter().any(|other| other == id) {
+        problems.push(Problem::shape(format!("{path}.id"), place, format!("id \"{id}\" is used twice")));
+    }
+}

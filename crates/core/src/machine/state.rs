@@ -1,0 +1,195 @@
+//! Where a run stands: what a suspended run remembers, and nothing else.
+
+use crate::value::{Timestamp, Value, tagged};
+use serde::{Deserialize, Serialize};
+
+/// A run between two moves.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct State {
+    /// What goes on side by side; the first is the run itself, the others are lanes.
+    pub threads: Vec<Thread>,
+    /// Number of the next thread.
+    pub next_thread: u32,
+    /// Number of the next wait.
+    pub next_wait: i32,
+    /// Steps executed so far.
+    pub executed: u32,
+    /// What the steps gave back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub results: Vec<(String, Kept)>,
+    /// The error that failed the run, while its `on_failure` steps are taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing: Option<Failing>,
+}
+
+/// Why a run is failing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Failing {
+    /// Its `ended_reason`.
+    pub reason: String,
+    /// The step that failed.
+    pub step: Option<String>,
+    /// The error.
+    pub error: Kept,
+}
+
+/// A value that is kept as what it is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Kept(#[serde(with = "tagged")] pub Value);
+
+/// One line of a run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Thread {
+    /// Its number.
+    pub id: u32,
+    /// The thread that waits for this lane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<u32>,
+    /// The next instruction.
+    pub pc: usize,
+    /// Loops and local variables it is inside of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frames: Vec<Frame>,
+    /// Its variables.
+    #[serde(default, skip_serializing_if = "is_null")]
+    pub vars: Kept,
+    /// How the last wait ended.
+    #[serde(default, skip_serializing_if = "is_null")]
+    pub wait_result: Kept,
+    /// How often the step at `pc` has been tried and failed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failed: u32,
+    /// What it waits for; None if it can go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Wait>,
+}
+
+fn is_null(kept: &Kept) -> bool {
+    kept.0.is_null()
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+/// A loop, or a stretch with variables of its own.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Frame {
+    /// The variables around it.
+    pub vars: Kept,
+    /// Which round of a loop this is, from 1; 0 if it is none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub round: u32,
+    /// How many rounds there will be, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<u32>,
+    /// The items of a `for_each`, as they were when it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub items: Option<Kept>,
+}
+
+/// What a thread waits for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Wait {
+    /// Its number within the run: whoever wakes the run names it, and is late if it is there no more.
+    pub no: i32,
+    /// The step.
+    pub step: usize,
+    /// What for.
+    #[serde(rename = "for")]
+    pub what: WaitFor,
+    /// Since when, in microseconds since 1970.
+    pub since: i64,
+    /// When it is over in any case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<i64>,
+}
+
+/// What can end a wait.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitFor {
+    /// Time.
+    Delay,
+    /// Time, after which the step is tried again.
+    Retry,
+    /// Nothing: others were to have their turn.
+    Turn,
+    /// A condition.
+    Until,
+    /// An event on a topic that matches.
+    Event {
+        /// The pattern.
+        topic: String,
+    },
+    /// A signal.
+    Signal {
+        /// Its name.
+        name: String,
+        /// Its key, if the run has one.
+        key: Option<String>,
+    },
+    /// The end of another run.
+    Run {
+        /// Its number.
+        run: i64,
+    },
+    /// The lanes of a `parallel`.
+    Lanes {
+        /// How many are still under way.
+        left: u32,
+        /// The first error among them.
+        failed: Option<Box<LaneFailure>>,
+    },
+}
+
+/// The error that ended a lane.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LaneFailure {
+    /// The error.
+    pub error: Kept,
+}
+
+impl PartialEq for LaneFailure {
+    fn eq(&self, other: &LaneFailure) -> bool {
+        self.error.0 == other.error.0
+    }
+}
+
+impl State {
+    /// A run that has not begun.
+    pub fn new() -> State {
+        State { threads: vec![Thread::default()], next_thread: 1, next_wait: 1, ..State::default() }
+    }
+
+    /// What the run waits for, other than for itself.
+    pub fn waits(&self) -> impl Iterator<Item = &Wait> {
+        self.threads.iter().filter_map(|thread| thread.wait.as_ref()).filter(|wait| wait.is_outside())
+    }
+
+    /// The wait with this number.
+    pub fn wait(&self, no: i32) -> Option<&Wait> {
+        self.waits().find(|wait| wait.no == no)
+    }
+
+    /// The runs this one waits for.
+    pub fn children(&self) -> impl Iterator<Item = i64> + '_ {
+        self.waits().filter_map(|wait| match wait.what {
+            WaitFor::Run { run } => Some(run),
+            _ => None,
+        })
+    }
+}
+
+impl Wait {
+    /// Does something outside the run end it?
+    pub fn is_outside(&self) -> bool {
+        !matches!(self.what, WaitFor::Lanes { .. })
+    }
+
+    /// When it is over in any case.
+    pub fn due(&self) -> Option<Timestamp> {
+        self.due.map(Timestamp)
+    }
+}

@@ -121,6 +121,16 @@ impl<'p> Machine<'p> {
         })
     }
 
+    /// What it runs.
+    pub fn program(&self) -> &'p Program {
+        self.program
+    }
+
+    /// Which try of its step a thread is at, from 1.
+    pub fn attempt(&self, thread: u32) -> u32 {
+        self.state.threads[self.place_of(thread)].failed + 1
+    }
+
     /// What has happened since this was last asked.
     pub fn take_records(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.records)
@@ -221,7 +231,16 @@ impl<'p> Machine<'p> {
             result: Some(result.clone()),
             error: None,
         });
-        self.keep_result(step, result);
+        self.done(thread, Some(result));
+    }
+
+    /// The same, for a caller that keeps the record itself. None if nothing that follows could read the result.
+    pub fn done(&mut self, thread: u32, result: Option<Value>) {
+        let place = self.place_of(thread);
+        if let Some(result) = result {
+            let (step, _) = self.current(place);
+            self.keep_result(step, result);
+        }
         self.step_on(place);
     }
 
@@ -599,12 +618,10 @@ impl<'p> Machine<'p> {
     fn finish_thread(&mut self, place: usize) {
         match self.state.threads[place].parent {
             Some(parent) => self.leave_lane(place, parent, None),
-            None => {
-                self.end = Some(match self.state.failing.take() {
-                    None => End { status: StopStatus::Completed, reason: None, step: None, error: None },
-                    Some(failing) => failed_end(failing),
-                });
-            }
+            None => match self.state.failing.take() {
+                None => self.end = Some(End { status: StopStatus::Completed, reason: None, step: None, error: None }),
+                Some(failing) => self.end_failed(failing),
+            },
         }
     }
 
@@ -634,17 +651,21 @@ impl<'p> Machine<'p> {
         let (status, told) = ("failed", Some(error.clone()));
         self.push(Record { step: number, status, attempt, since: None, result: None, error: told });
         let step = &self.program.steps[number];
+        let whole = self.program.code.iter().enumerate().find_map(|(pc, op)| match op {
+            Op::Begin { step, past } if *step == number => Some((pc, *past)),
+            _ => None,
+        });
         if step.continue_on_error {
             self.keep_result(number, Value::object(vec![("error".into(), error)]));
-            let past = self.program.code.iter().find_map(|op| match op {
-                Op::Begin { step, past } if *step == number => Some(*past),
-                _ => None,
-            });
             self.step_on(place);
-            if let Some(past) = past {
+            if let Some((_, past)) = whole {
                 self.state.threads[place].pc = past;
             }
             return;
+        }
+        if let Some((begin, _)) = whole {
+            // Should it be tried again, then from its beginning.
+            self.state.threads[place].pc = begin;
         }
         match self.state.threads[place].parent {
             Some(parent) => self.leave_lane(place, parent, Some(error)),
@@ -654,23 +675,42 @@ impl<'p> Machine<'p> {
 
     /// The run has failed: its `on_failure` steps come next, if it has any and is not at them already.
     fn run_failed(&mut self, reason: &str, step: Option<String>, error: Value) {
-        let failing = Failing { reason: reason.to_owned(), step, error: Kept(error) };
+        let failing = Failing { reason: reason.to_owned(), step, error: Kept(error), threads: Vec::new() };
         match (self.program.on_failure, self.state.failing.take()) {
-            (_, Some(first)) => self.end = Some(failed_end(first)),
-            (None, None) => self.end = Some(failed_end(failing)),
+            (_, Some(first)) => self.end_failed(first),
+            (None, None) => self.end_failed(failing),
             (Some(pc), None) => {
                 let vars = Kept(self.output());
                 let id = self.state.threads.first().map_or(0, |thread| thread.id);
-                self.state.threads = vec![Thread { id, pc, vars, ..Thread::default() }];
-                self.state.failing = Some(failing);
+                let way = vec![Thread { id, pc, vars, ..Thread::default() }];
+                let threads = std::mem::replace(&mut self.state.threads, way);
+                self.state.failing = Some(Failing { threads, ..failing });
             }
         }
     }
-}
 
-fn failed_end(failing: Failing) -> End {
-    let Failing { reason, step, error } = failing;
-    End { status: StopStatus::Failed, reason: Some(reason), step, error: Some(error.0) }
+    /// The run ends as failed, and its state says where that was.
+    fn end_failed(&mut self, failing: Failing) {
+        let Failing { reason, step, error, threads } = failing;
+        if !threads.is_empty() {
+            self.state.threads = threads;
+        }
+        self.end = Some(End { status: StopStatus::Failed, reason: Some(reason), step, error: Some(error.0) });
+    }
+
+    /// Goes on behind the step at which a failed run stands.
+    pub fn pass_over(&mut self) {
+        let (number, _) = self.current(0);
+        self.record(number, "skipped", None, None);
+        let past = self.program.code.iter().find_map(|op| match op {
+            Op::Begin { step, past } if *step == number => Some(*past),
+            _ => None,
+        });
+        self.step_on(0);
+        if let Some(past) = past {
+            self.state.threads[0].pc = past;
+        }
+    }
 }
 
 fn rounds_of(value: &Value) -> Result<u32, Value> {

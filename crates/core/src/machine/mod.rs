@@ -4,17 +4,20 @@
 //! went, keeps its [`State`] while it waits and wakes it. A run that is taken up again after a crash, in another process
 //! or years later, is the same machine with the same state.
 
+mod failure;
+mod flow;
 mod scope;
 mod state;
 mod waits;
 
+pub use failure::{error, fault, text_of};
 pub use scope::ThreadScope;
 pub use state::{Failing, Frame, Kept, LaneFailure, State, Thread, Wait, WaitFor};
 pub use waits::{Cause, Woke};
 
 use crate::condition::Condition;
-use crate::expr::{Budget, ExprError, Scope};
-use crate::program::{Action, Op, Program, Repeat, Step, StopStatus, Target, is_retryable};
+use crate::expr::{Budget, Scope};
+use crate::program::{Action, Op, Program, Step, StopStatus};
 use crate::value::Value;
 use std::cell::OnceCell;
 
@@ -225,32 +228,6 @@ impl<'p> Machine<'p> {
         self.step_on(place);
     }
 
-    /// The step that was named last has failed.
-    pub fn fail(&mut self, thread: u32, error: Value, now: i64) {
-        self.try_again_or_fail(self.place_of(thread), error, now);
-    }
-
-    fn try_again_or_fail(&mut self, place: usize, error: Value, now: i64) {
-        let (step, attempt) = self.current(place);
-        let program = self.program;
-        let sqlstate = error.get("sqlstate").and_then(Value::as_str).unwrap_or_default();
-        let delay = program.steps[step]
-            .retry
-            .as_ref()
-            .filter(|_| is_retryable(sqlstate))
-            .and_then(|retry| retry.delay(attempt, self.seed ^ (step as u64) << 32));
-        match delay {
-            Some(delay) => {
-                let failed = Some(error);
-                self.push(Record { step, status: "failed", attempt, since: None, result: None, error: failed });
-                self.state.threads[place].failed = attempt;
-                self.suspend(place, step, WaitFor::Retry, now, Some(now.saturating_add(delay)));
-            }
-            None => self.failed(place, step, error),
-        }
-    }
-
-    /// The step that was named last has started another run, whose end is to be waited for.
     pub fn wait_for_run(&mut self, thread: u32, run: i64, now: i64) {
         let place = self.place_of(thread);
         let (step, _) = self.current(place);
@@ -268,21 +245,6 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Ends the run from outside: it took too long, or must not go on.
-    pub fn give_up(&mut self, status: StopStatus, reason: &str, error: Value) {
-        let waiting: Vec<usize> = self.state.waits().map(|wait| wait.step).collect();
-        for step in waiting {
-            self.record(step, "failed", None, Some(error.clone()));
-        }
-        if status == StopStatus::Failed {
-            self.abandoned.extend(self.state.children().collect::<Vec<_>>());
-            self.run_failed(reason, None, error);
-        } else {
-            self.end = Some(End { status, reason: Some(reason.to_owned()), step: None, error: Some(error) });
-        }
-    }
-
-    /// The step at which a thread stands, and the number of the try.
     fn current(&self, place: usize) -> (usize, u32) {
         let thread = &self.state.threads[place];
         let step = match self.program.code.get(thread.pc) {
@@ -453,280 +415,6 @@ impl<'p> Machine<'p> {
         self.record(number, "completed", None, None);
         self.step_on(place);
     }
-
-    fn branch(&mut self, place: usize, number: usize, answer: bool, target: Option<&Target>) {
-        let mut result = vec![("answer".into(), Value::Bool(answer))];
-        if let Some(target) = target {
-            result.push(("to".into(), Value::text(&self.program.steps[target.step].id)));
-        }
-        self.record(number, "completed", Some(Value::object(result)), None);
-        let Some(target) = target else { return self.step_on(place) };
-        for skipped in &target.skipped {
-            self.record(*skipped, "skipped", None, None);
-        }
-        while self.state.threads[place].frames.len() > target.frames {
-            self.pop_frame(place);
-        }
-        self.state.threads[place].pc = target.pc;
-    }
-
-    fn stop(
-        &mut self,
-        place: usize,
-        number: usize,
-        status: StopStatus,
-        message: Option<&crate::template::Template>,
-        world: &dyn Scope,
-    ) {
-        let text = message.map(|message| {
-            let scope = ThreadScope::new(world, &self.state, &self.state.threads[place], &self.steps);
-            message.render(&scope, &mut Budget::default()).map_err(|error| fault(&error, message.text()))
-        });
-        let text = match text.transpose() {
-            Ok(text) => text,
-            Err(error) => return self.failed(place, number, error),
-        };
-        let told = text.as_ref().map(|text| Value::object(vec![("message".into(), Value::text(text))]));
-        self.record(number, "completed", told, None);
-        let step = self.program.steps[number].id.clone();
-        if status == StopStatus::Failed {
-            let error = error("P0001", text.as_deref().unwrap_or("the run was stopped as failed"), None);
-            self.abandoned.extend(self.state.children().collect::<Vec<_>>());
-            return self.run_failed("stopped", Some(step), error);
-        }
-        let reason = Some("stopped".to_owned());
-        let error = (status == StopStatus::Cancelled).then(|| text.map(|text| error("P0001", &text, None))).flatten();
-        self.end = Some(End { status, reason, step: Some(step), error });
-    }
-
-    fn pop_frame(&mut self, place: usize) {
-        let thread = &mut self.state.threads[place];
-        if let Some(frame) = thread.frames.pop() {
-            thread.vars = frame.vars;
-        }
-    }
-
-    fn begin_loop(&mut self, place: usize, number: usize, done: usize, world: &dyn Scope) {
-        let program = self.program;
-        let Action::Repeat(repeat) = &program.steps[number].action else { return };
-        let evaluate = |expr: &crate::expr::Expr| {
-            let scope = ThreadScope::new(world, &self.state, &self.state.threads[place], &self.steps);
-            expr.eval(&scope, &mut Budget::default()).map_err(|error| fault(&error, expr.text()))
-        };
-        let (rounds, items) = match repeat {
-            Repeat::While(_) | Repeat::Until(_) => (None, None),
-            Repeat::Count(expr) => match evaluate(expr).and_then(|value| rounds_of(&value)) {
-                Ok(rounds) => (Some(rounds), None),
-                Err(error) => return self.failed(place, number, error),
-            },
-            Repeat::Each(expr) => match evaluate(expr).and_then(items_of) {
-                Ok((rounds, items)) => (Some(rounds), Some(Kept(items))),
-                Err(error) => return self.failed(place, number, error),
-            },
-        };
-        let thread = &mut self.state.threads[place];
-        if rounds == Some(0) {
-            thread.pc = done;
-            return;
-        }
-        thread.frames.push(Frame { vars: thread.vars.clone(), round: 1, rounds, items });
-        let begin = match repeat {
-            Repeat::While(condition) => self.holds(place, condition, world),
-            _ => Ok(true),
-        };
-        match begin {
-            Ok(true) => self.state.threads[place].pc += 1,
-            Ok(false) => {
-                self.pop_frame(place);
-                self.state.threads[place].pc = done;
-            }
-            Err(error) => {
-                self.pop_frame(place);
-                self.failed(place, number, error);
-            }
-        }
-    }
-
-    fn next_round(&mut self, place: usize, number: usize, body: usize, world: &dyn Scope) {
-        let program = self.program;
-        let Action::Repeat(repeat) = &program.steps[number].action else { return };
-        let again = match repeat {
-            Repeat::Until(condition) => self.holds(place, condition, world).map(|holds| !holds),
-            _ => Ok(true),
-        };
-        let Some(frame) = self.state.threads[place].frames.last_mut() else { return };
-        frame.round += 1;
-        let (round, rounds) = (frame.round, frame.rounds);
-        let again = match (again, repeat) {
-            (Ok(true), Repeat::While(condition)) => self.holds(place, condition, world),
-            (Ok(true), _) => Ok(rounds.is_none_or(|rounds| round <= rounds)),
-            (other, _) => other,
-        };
-        match again {
-            Ok(true) if round > MAX_ROUNDS => {
-                self.pop_frame(place);
-                let message = format!("a loop does not take more than {MAX_ROUNDS} rounds");
-                self.failed(place, number, error("54000", &message, None));
-            }
-            Ok(true) => self.state.threads[place].pc = body,
-            Ok(false) => {
-                self.pop_frame(place);
-                self.state.threads[place].pc += 1;
-            }
-            Err(error) => {
-                self.pop_frame(place);
-                self.failed(place, number, error);
-            }
-        }
-    }
-
-    fn fork(&mut self, place: usize, lanes: &[usize], join: usize) {
-        let (parent, vars) = (self.state.threads[place].id, self.state.threads[place].vars.clone());
-        let (step, _) = self.current(place);
-        for pc in lanes {
-            let id = self.state.next_thread;
-            self.state.next_thread += 1;
-            let lane = Thread { id, parent: Some(parent), pc: *pc, vars: vars.clone(), ..Thread::default() };
-            self.state.threads.push(lane);
-        }
-        // Not a wait that anything outside could end, so it needs no number.
-        let what = WaitFor::Lanes { left: lanes.len() as u32, failed: None };
-        let thread = &mut self.state.threads[place];
-        thread.pc = join;
-        thread.wait = Some(Wait { no: 0, step, what, since: 0, due: None });
-    }
-
-    fn finish_thread(&mut self, place: usize) {
-        match self.state.threads[place].parent {
-            Some(parent) => self.leave_lane(place, parent, None),
-            None => {
-                self.end = Some(match self.state.failing.take() {
-                    None => End { status: StopStatus::Completed, reason: None, step: None, error: None },
-                    Some(failing) => failed_end(failing),
-                });
-            }
-        }
-    }
-
-    fn leave_lane(&mut self, place: usize, parent: u32, error: Option<Value>) {
-        self.state.threads.remove(place);
-        let place = self.place_of(parent);
-        let Some(Wait { step, what: WaitFor::Lanes { left, failed }, .. }) = &mut self.state.threads[place].wait else {
-            return;
-        };
-        *left -= 1;
-        if failed.is_none() {
-            *failed = error.map(|error| Box::new(LaneFailure { error: Kept(error) }));
-        }
-        if *left > 0 {
-            return;
-        }
-        let (step, failed) = (*step, failed.take());
-        self.state.threads[place].wait = None;
-        if let Some(failed) = failed {
-            self.failed(place, step, failed.error.0);
-        }
-    }
-
-    /// A step has failed for good.
-    fn failed(&mut self, place: usize, number: usize, error: Value) {
-        let attempt = self.state.threads[place].failed + 1;
-        let (status, told) = ("failed", Some(error.clone()));
-        self.push(Record { step: number, status, attempt, since: None, result: None, error: told });
-        let step = &self.program.steps[number];
-        if step.continue_on_error {
-            self.keep_result(number, Value::object(vec![("error".into(), error)]));
-            let past = self.program.code.iter().find_map(|op| match op {
-                Op::Begin { step, past } if *step == number => Some(*past),
-                _ => None,
-            });
-            self.step_on(place);
-            if let Some(past) = past {
-                self.state.threads[place].pc = past;
-            }
-            return;
-        }
-        match self.state.threads[place].parent {
-            Some(parent) => self.leave_lane(place, parent, Some(error)),
-            None => self.run_failed("step_failed", Some(step.id.clone()), error),
-        }
-    }
-
-    /// The run has failed: its `on_failure` steps come next, if it has any and is not at them already.
-    fn run_failed(&mut self, reason: &str, step: Option<String>, error: Value) {
-        let failing = Failing { reason: reason.to_owned(), step, error: Kept(error) };
-        match (self.program.on_failure, self.state.failing.take()) {
-            (_, Some(first)) => self.end = Some(failed_end(first)),
-            (None, None) => self.end = Some(failed_end(failing)),
-            (Some(pc), None) => {
-                let vars = Kept(self.output());
-                let id = self.state.threads.first().map_or(0, |thread| thread.id);
-                self.state.threads = vec![Thread { id, pc, vars, ..Thread::default() }];
-                self.state.failing = Some(failing);
-            }
-        }
-    }
-}
-
-fn failed_end(failing: Failing) -> End {
-    let Failing { reason, step, error } = failing;
-    End { status: StopStatus::Failed, reason: Some(reason), step, error: Some(error.0) }
-}
-
-fn rounds_of(value: &Value) -> Result<u32, Value> {
-    let number = value.as_number().and_then(|number| number.to_string().parse::<i64>().ok());
-    match number {
-        Some(rounds @ 0..) if rounds <= i64::from(MAX_ROUNDS) => Ok(rounds as u32),
-        Some(0..) => Err(error("54000", &format!("a loop does not take more than {MAX_ROUNDS} rounds"), None)),
-        _ => Err(error("22023", &format!("the count of a loop is {}, not a whole number", value.to_json()), None)),
-    }
-}
-
-fn items_of(value: Value) -> Result<(u32, Value), Value> {
-    match &value {
-        Value::Null => Ok((0, value)),
-        Value::List(items) if items.len() <= MAX_ROUNDS as usize => Ok((items.len() as u32, value)),
-        Value::List(items) => {
-            let message = format!("a loop does not take more than {MAX_ROUNDS} rounds, the list has {}", items.len());
-            Err(error("54000", &message, None))
-        }
-        other => Err(error("22023", &format!("for_each needs a list, not {}", other.type_name()), None)),
-    }
-}
-
-/// An error as `error` and `steps.<id>.error` show it.
-pub fn error(sqlstate: &str, message: &str, hint: Option<&str>) -> Value {
-    let mut fields = vec![("sqlstate".into(), Value::text(sqlstate)), ("message".into(), Value::text(message))];
-    if let Some(hint) = hint {
-        fields.push(("hint".into(), Value::text(hint)));
-    }
-    Value::object(fields)
-}
-
-/// What went wrong with an expression.
-pub fn fault(error: &ExprError, text: &str) -> Value {
-    let mut fields =
-        vec![("sqlstate".into(), Value::text("22023")), ("message".into(), Value::text(error.message.as_str()))];
-    for (name, value) in [("detail", &error.detail), ("hint", &error.hint)] {
-        if let Some(value) = value {
-            fields.push((name.into(), Value::text(value.as_str())));
-        }
-    }
-    if !text.is_empty() {
-        fields.push(("context".into(), Value::text(format!("expression {text}"))));
-    }
-    Value::object(fields)
-}
-
-/// The text of the first expression in a condition, to tell conditions apart in an error.
-pub fn text_of(condition: &Condition) -> String {
-    let mut text = String::new();
-    condition.each_expr(&mut |expr| {
-        if text.is_empty() {
-            text = expr.text().to_owned();
-        }
-    });
-    text
 }
 
 impl Step {

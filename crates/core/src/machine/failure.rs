@@ -3,16 +3,26 @@
 use super::{End, Failing, Kept, Machine, Record, Thread, WaitFor};
 use crate::condition::Condition;
 use crate::expr::ExprError;
-use crate::program::{Op, StopStatus, is_retryable};
+use crate::program::{StopStatus, is_retryable};
 use crate::value::Value;
+use std::sync::Arc;
 
 impl Machine<'_> {
     /// The step that was named last has failed.
     pub fn fail(&mut self, thread: u32, error: Value, now: i64) {
-        self.try_again_or_fail(self.place_of(thread), error, now);
+        self.try_again_or_fail(self.place_of(thread), None, Vec::new(), error, now);
     }
 
-    pub(super) fn try_again_or_fail(&mut self, place: usize, error: Value, now: i64) {
+    /// The step at which a thread stands has failed, begun at `since` if not just now. `given` is what it leaves behind
+    /// beside the error.
+    pub(super) fn try_again_or_fail(
+        &mut self,
+        place: usize,
+        since: Option<i64>,
+        given: Vec<(Arc<str>, Value)>,
+        error: Value,
+        now: i64,
+    ) {
         let (step, attempt) = self.current(place);
         let program = self.program;
         let sqlstate = error.get("sqlstate").and_then(Value::as_str).unwrap_or_default();
@@ -23,60 +33,82 @@ impl Machine<'_> {
             .and_then(|retry| retry.delay(attempt, self.seed ^ (step as u64) << 32));
         match delay {
             Some(delay) => {
-                let failed = Some(error);
-                self.push(Record { step, status: "failed", attempt, since: None, result: None, error: failed });
+                self.push(Record { step, status: "failed", attempt, since, result: None, error: Some(error) });
                 self.state.threads[place].failed = attempt;
                 self.suspend(place, step, WaitFor::Retry, now, Some(now.saturating_add(delay)));
             }
-            None => self.failed(place, step, error),
+            None => self.failed_for_good(place, step, since, given, error),
         }
     }
 
     /// Ends the run from outside: it took too long, or must not go on.
     pub fn give_up(&mut self, status: StopStatus, reason: &str, error: Value) {
-        let waiting: Vec<usize> = self.state.waits().map(|wait| wait.step).collect();
-        for step in waiting {
-            self.record(step, "failed", None, Some(error.clone()));
-        }
+        let waiting: Vec<Record> = self
+            .state
+            .threads
+            .iter()
+            .filter_map(|thread| Some((thread, thread.wait.as_ref().filter(|wait| wait.is_outside())?)))
+            .map(|(thread, wait)| Record {
+                step: wait.step,
+                status: "failed",
+                attempt: thread.failed + 1,
+                since: Some(wait.since),
+                result: None,
+                error: Some(error.clone()),
+            })
+            .collect();
+        self.records.extend(waiting);
         if status == StopStatus::Failed {
-            self.abandoned.extend(self.state.children().collect::<Vec<_>>());
             self.run_failed(reason, None, error);
         } else {
-            self.end = Some(End { status, reason: Some(reason.to_owned()), step: None, error: Some(error) });
+            self.finish(End { status, reason: Some(reason.to_owned()), step: None, error: Some(error) });
         }
     }
 
-    /// A step has failed for good.
+    /// A step has failed, and there is nothing to be tried again.
     pub(super) fn failed(&mut self, place: usize, number: usize, error: Value) {
+        self.failed_for_good(place, number, None, Vec::new(), error);
+    }
+
+    fn failed_for_good(
+        &mut self,
+        place: usize,
+        number: usize,
+        since: Option<i64>,
+        given: Vec<(Arc<str>, Value)>,
+        error: Value,
+    ) {
+        let program = self.program;
         let attempt = self.state.threads[place].failed + 1;
-        let (status, told) = ("failed", Some(error.clone()));
-        self.push(Record { step: number, status, attempt, since: None, result: None, error: told });
-        let step = &self.program.steps[number];
-        if step.continue_on_error {
-            self.keep_result(number, Value::object(vec![("error".into(), error)]));
-            let past = self.program.code.iter().find_map(|op| match op {
-                Op::Begin { step, past } if *step == number => Some(*past),
-                _ => None,
-            });
-            self.step_on(place);
-            if let Some(past) = past {
-                self.state.threads[place].pc = past;
-            }
-            return;
+        let told = Some(error.clone());
+        self.push(Record { step: number, status: "failed", attempt, since, result: None, error: told });
+        self.keep_result(number, with_error(given, &error));
+        // The step itself, or the innermost around it that is to go on in spite of errors.
+        let around = std::iter::successors(Some(number), |step| program.steps[*step].within);
+        let Some(covers) = around.into_iter().find(|step| program.steps[*step].continue_on_error) else {
+            return match self.state.threads[place].parent {
+                Some(parent) => self.leave_lane(place, parent, Some(error)),
+                None => self.run_failed("step_failed", Some(program.steps[number].id.clone()), error),
+            };
+        };
+        if covers != number {
+            self.record(covers, "failed", None, Some(error.clone()));
+            self.keep_result(covers, with_error(Vec::new(), &error));
         }
-        match self.state.threads[place].parent {
-            Some(parent) => self.leave_lane(place, parent, Some(error)),
-            None => self.run_failed("step_failed", Some(step.id.clone()), error),
+        while self.state.threads[place].frames.len() > program.steps[covers].frames {
+            self.pop_frame(place);
         }
+        self.step_past(place, covers);
     }
 
     /// The run has failed: its `on_failure` steps come next, if it has any and is not at them already.
     pub(super) fn run_failed(&mut self, reason: &str, step: Option<String>, error: Value) {
         let failing = Failing { reason: reason.to_owned(), step, error: Kept(error) };
         match (self.program.on_failure, self.state.failing.take()) {
-            (_, Some(first)) => self.end = Some(failed_end(first)),
-            (None, None) => self.end = Some(failed_end(failing)),
+            (_, Some(first)) => self.finish(failed_end(first)),
+            (None, None) => self.finish(failed_end(failing)),
             (Some(pc), None) => {
+                self.abandon_runs();
                 let vars = Kept(self.output());
                 let id = self.state.threads.first().map_or(0, |thread| thread.id);
                 self.state.threads = vec![Thread { id, pc, vars, ..Thread::default() }];
@@ -84,6 +116,26 @@ impl Machine<'_> {
             }
         }
     }
+
+    /// The run has ended: nothing can wake it any more.
+    pub(super) fn finish(&mut self, end: End) {
+        self.abandon_runs();
+        self.state.threads.truncate(1);
+        if let Some(thread) = self.state.threads.first_mut() {
+            thread.wait = None;
+        }
+        self.end = Some(end);
+    }
+
+    fn abandon_runs(&mut self) {
+        let children: Vec<i64> = self.state.children().collect();
+        self.abandoned.extend(children);
+    }
+}
+
+fn with_error(mut given: Vec<(Arc<str>, Value)>, error: &Value) -> Value {
+    given.push(("error".into(), error.clone()));
+    Value::object(given)
 }
 
 pub(super) fn failed_end(failing: Failing) -> End {

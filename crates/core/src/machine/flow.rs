@@ -42,14 +42,14 @@ impl Machine<'_> {
         let told = text.as_ref().map(|text| Value::object(vec![("message".into(), Value::text(text))]));
         self.record(number, "completed", told, None);
         let step = self.program.steps[number].id.clone();
-        if status == StopStatus::Failed {
+        // What has failed stays failed, however its on_failure steps end.
+        if status == StopStatus::Failed || self.state.failing.is_some() {
             let error = error("P0001", text.as_deref().unwrap_or("the run was stopped as failed"), None);
-            self.abandoned.extend(self.state.children().collect::<Vec<_>>());
             return self.run_failed("stopped", Some(step), error);
         }
         let reason = Some("stopped".to_owned());
         let error = (status == StopStatus::Cancelled).then(|| text.map(|text| error("P0001", &text, None))).flatten();
-        self.end = Some(End { status, reason, step: Some(step), error });
+        self.finish(End { status, reason, step: Some(step), error });
     }
 
     pub(super) fn pop_frame(&mut self, place: usize) {
@@ -61,7 +61,7 @@ impl Machine<'_> {
 
     pub(super) fn begin_loop(&mut self, place: usize, number: usize, done: usize, world: &dyn Scope) {
         let program = self.program;
-        let Action::Repeat(repeat) = &program.steps[number].action else { return };
+        let Action::Repeat(repeat) = &program.steps[number].action else { return self.step_on(place) };
         let evaluate = |expr: &crate::expr::Expr| {
             let scope = ThreadScope::new(world, &self.state, &self.state.threads[place], &self.steps);
             expr.eval(&scope, &mut Budget::default()).map_err(|error| fault(&error, expr.text()))
@@ -102,12 +102,12 @@ impl Machine<'_> {
 
     pub(super) fn next_round(&mut self, place: usize, number: usize, body: usize, world: &dyn Scope) {
         let program = self.program;
-        let Action::Repeat(repeat) = &program.steps[number].action else { return };
+        let Action::Repeat(repeat) = &program.steps[number].action else { return self.step_on(place) };
         let again = match repeat {
             Repeat::Until(condition) => self.holds(place, condition, world).map(|holds| !holds),
             _ => Ok(true),
         };
-        let Some(frame) = self.state.threads[place].frames.last_mut() else { return };
+        let Some(frame) = self.state.threads[place].frames.last_mut() else { return self.step_on(place) };
         frame.round += 1;
         let (round, rounds) = (frame.round, frame.rounds);
         let again = match (again, repeat) {
@@ -134,12 +134,13 @@ impl Machine<'_> {
     }
 
     pub(super) fn fork(&mut self, place: usize, lanes: &[usize], join: usize) {
-        let (parent, vars) = (self.state.threads[place].id, self.state.threads[place].vars.clone());
+        let Thread { id: parent, vars, wait_result, .. } = self.state.threads[place].clone();
         let (step, _) = self.current(place);
         for pc in lanes {
             let id = self.state.next_thread;
             self.state.next_thread += 1;
-            let lane = Thread { id, parent: Some(parent), pc: *pc, vars: vars.clone(), ..Thread::default() };
+            let (vars, wait_result) = (vars.clone(), wait_result.clone());
+            let lane = Thread { id, parent: Some(parent), pc: *pc, vars, wait_result, ..Thread::default() };
             self.state.threads.push(lane);
         }
         // Not a wait that anything outside could end, so it needs no number.
@@ -153,10 +154,11 @@ impl Machine<'_> {
         match self.state.threads[place].parent {
             Some(parent) => self.leave_lane(place, parent, None),
             None => {
-                self.end = Some(match self.state.failing.take() {
+                let end = match self.state.failing.take() {
                     None => End { status: StopStatus::Completed, reason: None, step: None, error: None },
                     Some(failing) => failed_end(failing),
-                });
+                };
+                self.finish(end);
             }
         }
     }

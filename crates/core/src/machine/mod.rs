@@ -21,6 +21,8 @@ use crate::program::{Action, Op, Program, Step, StopStatus};
 use crate::value::Value;
 use std::cell::OnceCell;
 
+/// Most instructions of one walk.
+const LONGEST_WALK: usize = 1000;
 /// Most rounds of any loop.
 pub const MAX_ROUNDS: u32 = 10_000;
 
@@ -157,11 +159,13 @@ impl<'p> Machine<'p> {
     }
 
     /// Walks on until a step is to be performed, every thread waits, or the run has ended.
+    ///
+    /// A walk that goes on for long without any step to perform, such as a loop whose steps are all left out, lets others
+    /// have their turn: it could not be interrupted.
     pub fn advance(&mut self, world: &dyn Scope) -> Next {
-        loop {
-            if let Some(end) = self.end.take() {
-                self.abandoned.extend(self.state.children().collect::<Vec<_>>());
-                return Next::End(end);
+        for _ in 0..LONGEST_WALK {
+            if let Some(end) = &self.end {
+                return Next::End(end.clone());
             }
             let Some(place) = self.state.threads.iter().position(|thread| thread.wait.is_none()) else {
                 return Next::Suspend;
@@ -188,7 +192,8 @@ impl<'p> Machine<'p> {
                 }
                 Op::Jump(target) => self.state.threads[place].pc = *target,
                 Op::Way { step, way, otherwise } => {
-                    let Action::Choose(ways) = &program.steps[*step].action else { continue };
+                    let ways =
+                        if let Action::Choose(ways) = &program.steps[*step].action { ways.as_slice() } else { &[] };
                     match ways.get(*way).map_or(Ok(false), |condition| self.holds(place, condition, world)) {
                         Ok(true) => self.state.threads[place].pc += 1,
                         Ok(false) => self.state.threads[place].pc = *otherwise,
@@ -210,6 +215,8 @@ impl<'p> Machine<'p> {
                 Op::Stop => self.finish_thread(place),
             }
         }
+        self.pause_here(world.now().0);
+        Next::Suspend
     }
 
     /// The step that was named last went well.
@@ -235,7 +242,8 @@ impl<'p> Machine<'p> {
         self.suspend(place, step, WaitFor::Run { run }, now, due);
     }
 
-    /// Lets others have their turn: every thread that could go on waits for a timer that is due at once.
+    /// Lets others have their turn: every thread that could go on waits for a timer that is due at once. To be called
+    /// instead of [`Machine::advance`]: a step that was named is to be performed.
     pub fn pause_here(&mut self, now: i64) {
         for place in 0..self.state.threads.len() {
             if self.state.threads[place].wait.is_none() {
@@ -247,19 +255,18 @@ impl<'p> Machine<'p> {
 
     fn current(&self, place: usize) -> (usize, u32) {
         let thread = &self.state.threads[place];
-        let step = match self.program.code.get(thread.pc) {
-            Some(
-                Op::Act(step)
-                | Op::Begin { step, .. }
-                | Op::End(step)
-                | Op::Way { step, .. }
-                | Op::Loop { step, .. }
-                | Op::Next { step, .. }
-                | Op::Fork { step, .. },
-            ) => *step,
-            _ => 0,
-        };
-        (step, thread.failed + 1)
+        let code = &self.program.code;
+        let mut pc = thread.pc;
+        loop {
+            match code.get(pc) {
+                Some(Op::Jump(target)) => pc = *target,
+                Some(Op::Open | Op::Close) => pc += 1,
+                _ => break,
+            }
+        }
+        // behind the last step of a lane stands its end
+        let before = code.iter().take(pc + 1).rev().find_map(Op::step);
+        (before.unwrap_or_default(), thread.failed + 1)
     }
 
     fn timeout_of(&self, step: usize, now: i64) -> Option<i64> {
@@ -272,6 +279,13 @@ impl<'p> Machine<'p> {
         thread.pc += 1;
         thread.failed = 0;
         thread.wait = None;
+    }
+
+    /// Goes on behind a step that the thread is at or inside of.
+    fn step_past(&mut self, place: usize, step: usize) {
+        self.state.threads[place].pc = self.program.past(step);
+        self.state.threads[place].failed = 0;
+        self.state.threads[place].wait = None;
     }
 
     fn suspend(&mut self, place: usize, step: usize, what: WaitFor, now: i64, due: Option<i64>) {
@@ -324,7 +338,9 @@ impl<'p> Machine<'p> {
             }
             Ok(true) => {
                 self.state.executed += 1;
-                if self.state.executed <= self.program.max_steps || self.state.failing.is_some() {
+                // the steps of on_failure have as many for themselves
+                let rounds = if self.state.failing.is_some() { 2 } else { 1 };
+                if self.state.executed <= self.program.max_steps.saturating_mul(rounds) {
                     return Some(true);
                 }
                 let message = format!(
@@ -334,8 +350,14 @@ impl<'p> Machine<'p> {
                 let hint = "Raise max_steps if so many are meant.";
                 let error = error("54000", &message, Some(hint));
                 self.record(number, "failed", None, Some(error.clone()));
-                let (step, reason) = (Some(step.id.clone()), Some("loop_cap".to_owned()));
-                self.end = Some(End { status: StopStatus::Cancelled, reason, step, error: Some(error) });
+                let (step, reason) = (Some(step.id.clone()), "loop_cap".to_owned());
+                match self.state.failing {
+                    Some(_) => self.run_failed(&reason, step, error),
+                    None => {
+                        let (status, reason, error) = (StopStatus::Cancelled, Some(reason), Some(error));
+                        self.finish(End { status, reason, step, error });
+                    }
+                }
                 None
             }
         }
@@ -392,6 +414,7 @@ impl<'p> Machine<'p> {
         variables: &[(String, crate::template::JsonTemplate)],
         world: &dyn Scope,
     ) {
+        let before = self.state.threads[place].vars.clone();
         // Each sees those before it.
         for (name, template) in variables {
             let value = {
@@ -409,10 +432,15 @@ impl<'p> Machine<'p> {
                     entries.push((name.as_str().into(), value));
                     *vars = Value::object(entries);
                 }
-                Err(error) => return self.failed(place, number, fault(&error, template.text())),
+                Err(error) => {
+                    self.state.threads[place].vars = before;
+                    let error = fault(&error, template.text());
+                    return self.try_again_or_fail(place, None, Vec::new(), error, world.now().0);
+                }
             }
         }
-        self.record(number, "completed", None, None);
+        let attempt = self.state.threads[place].failed + 1;
+        self.push(Record { step: number, status: "completed", attempt, since: None, result: None, error: None });
         self.step_on(place);
     }
 }

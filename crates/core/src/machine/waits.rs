@@ -2,7 +2,7 @@
 
 use super::{Machine, Record, ThreadScope, Wait, WaitFor, error, fault};
 use crate::expr::{Budget, References, Scope};
-use crate::program::{Action, Delay, length};
+use crate::program::{Action, Delay, Op, length};
 use crate::template::Template;
 use crate::topic;
 use crate::value::{Number, Timestamp, Value};
@@ -148,18 +148,7 @@ impl Machine<'_> {
         let Some(wait) = self.state.threads[place].wait.clone() else { return Woke::Gone };
         let now = world.now().0;
         if matches!(cause, Cause::Skip) {
-            self.abandon(&wait);
-            self.push(Record {
-                step: wait.step,
-                status: "skipped",
-                attempt: 1,
-                since: Some(wait.since),
-                result: None,
-                error: None,
-            });
-            self.keep_result(wait.step, Value::object(vec![("skipped".into(), Value::Bool(true))]));
-            self.step_on(place);
-            return Woke::Moved;
+            return self.skip(place, &wait);
         }
         let over = wait.due.is_some_and(|due| due <= now);
         match (&wait.what, cause) {
@@ -193,6 +182,26 @@ impl Machine<'_> {
             }
             _ => Woke::NotYet,
         }
+    }
+
+    fn skip(&mut self, place: usize, wait: &Wait) -> Woke {
+        let thread = &self.state.threads[place];
+        // One that has its turn may stand between two steps, and then there is none to skip.
+        if wait.what == WaitFor::Turn
+            && !matches!(self.program.code.get(thread.pc), Some(Op::Act(_) | Op::Begin { .. }))
+        {
+            return Woke::NotYet;
+        }
+        let (attempt, since) = (thread.failed + 1, Some(wait.since));
+        self.abandon(wait);
+        self.push(Record { step: wait.step, status: "skipped", attempt, since, result: None, error: None });
+        let result = Value::object(vec![("skipped".into(), Value::Bool(true))]);
+        if self.program.steps[wait.step].action.kind().is_wait() {
+            self.state.threads[place].wait_result.0 = result.clone();
+        }
+        self.keep_result(wait.step, result);
+        self.step_past(place, wait.step);
+        Woke::Moved
     }
 
     /// Evaluates the condition of a wait; what holds beats what is over.
@@ -237,9 +246,13 @@ impl Machine<'_> {
         let step = &self.program.steps[wait.step];
         // A run that was started and does not come back is a failed step; a wait is not, unless its author says so.
         if matches!(wait.what, WaitFor::Run { .. }) || !step.continue_on_timeout {
-            let message = format!("step \"{}\" timed out", step.id);
-            self.state.threads[place].wait = None;
-            return self.try_again_or_fail(place, error("57014", &message, None), now);
+            let error = error("57014", &format!("step \"{}\" timed out", step.id), None);
+            let thread = &mut self.state.threads[place];
+            thread.wait = None;
+            if step.action.kind().is_wait() {
+                thread.wait_result.0 = waited(false, Some(0));
+            }
+            return self.try_again_or_fail(place, Some(wait.since), Vec::new(), error, now);
         }
         self.resolved(place, wait.step, Some(wait.since), waited(false, Some(0)));
     }
@@ -253,7 +266,7 @@ impl Machine<'_> {
     fn run_ended(&mut self, place: usize, wait: &Wait, status: &str, output: Value, reason: Value, now: i64) {
         let WaitFor::Run { run } = wait.what else { return };
         let entry = |name: &str, value: Value| (Arc::from(name), value);
-        let mut fields =
+        let fields =
             vec![entry("run_id", Value::int(run)), entry("status", Value::text(status)), entry("result", output)];
         if status == "completed" || status == "skipped" {
             return self.resolved(place, wait.step, Some(wait.since), Value::object(fields));
@@ -267,10 +280,8 @@ impl Machine<'_> {
         if let Some(inner) = reason.get("message") {
             failure.push(entry("detail", inner.clone()));
         }
-        fields.push(entry("error", reason));
-        self.keep_result(wait.step, Value::object(fields));
         self.state.threads[place].wait = None;
-        self.try_again_or_fail(place, Value::object(failure), now);
+        self.try_again_or_fail(place, Some(wait.since), fields, Value::object(failure), now);
     }
 
     fn resolved(&mut self, place: usize, number: usize, since: Option<i64>, result: Value) {

@@ -86,6 +86,8 @@ impl Machine<'_> {
         // The step itself, or the innermost around it that is to go on in spite of errors.
         let around = std::iter::successors(Some(number), |step| program.steps[*step].within);
         let Some(covers) = around.into_iter().find(|step| program.steps[*step].continue_on_error) else {
+            // Should it be tried again, then from its beginning.
+            self.state.threads[place].pc = program.begin(number);
             return match self.state.threads[place].parent {
                 Some(parent) => self.leave_lane(place, parent, Some(error)),
                 None => self.run_failed("step_failed", Some(program.steps[number].id.clone()), error),
@@ -103,28 +105,44 @@ impl Machine<'_> {
 
     /// The run has failed: its `on_failure` steps come next, if it has any and is not at them already.
     pub(super) fn run_failed(&mut self, reason: &str, step: Option<String>, error: Value) {
-        let failing = Failing { reason: reason.to_owned(), step, error: Kept(error) };
+        let failing = Failing { reason: reason.to_owned(), step, error: Kept(error), threads: Vec::new() };
         match (self.program.on_failure, self.state.failing.take()) {
-            (_, Some(first)) => self.finish(failed_end(first)),
-            (None, None) => self.finish(failed_end(failing)),
+            (_, Some(first)) => self.end_failed(first),
+            (None, None) => self.end_failed(failing),
             (Some(pc), None) => {
                 self.abandon_runs();
                 let vars = Kept(self.output());
                 let id = self.state.threads.first().map_or(0, |thread| thread.id);
-                self.state.threads = vec![Thread { id, pc, vars, ..Thread::default() }];
-                self.state.failing = Some(failing);
+                let way = vec![Thread { id, pc, vars, ..Thread::default() }];
+                let threads = std::mem::replace(&mut self.state.threads, way);
+                self.state.failing = Some(Failing { threads, ..failing });
             }
+        }
+    }
+
+    /// The run ends as failed, and its state says where that was.
+    pub(super) fn end_failed(&mut self, failing: Failing) {
+        let Failing { reason, step, error, threads } = failing;
+        let end = End { status: StopStatus::Failed, reason: Some(reason), step, error: Some(error.0) };
+        self.finish(end);
+        if !threads.is_empty() {
+            self.state.threads = threads;
         }
     }
 
     /// The run has ended: nothing can wake it any more.
     pub(super) fn finish(&mut self, end: End) {
         self.abandon_runs();
-        self.state.threads.truncate(1);
-        if let Some(thread) = self.state.threads.first_mut() {
-            thread.wait = None;
-        }
         self.end = Some(end);
+    }
+
+    /// Goes on behind the step at which a failed run stands.
+    pub fn pass_over(&mut self) {
+        let (number, _) = self.current(0);
+        // if it stands at a parallel step, that goes with its lanes
+        self.state.threads.truncate(1);
+        self.record(number, "skipped", None, None);
+        self.step_past(0, number);
     }
 
     fn abandon_runs(&mut self) {
@@ -136,11 +154,6 @@ impl Machine<'_> {
 fn with_error(mut given: Vec<(Arc<str>, Value)>, error: &Value) -> Value {
     given.push(("error".into(), error.clone()));
     Value::object(given)
-}
-
-pub(super) fn failed_end(failing: Failing) -> End {
-    let Failing { reason, step, error } = failing;
-    End { status: StopStatus::Failed, reason: Some(reason), step, error: Some(error.0) }
 }
 
 /// An error as `error` and `steps.<id>.error` show it.

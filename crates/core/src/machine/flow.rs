@@ -1,6 +1,5 @@
 //! Where a run goes on: branches, loops, lanes, the end.
 
-use super::failure::failed_end;
 use super::{End, Frame, Kept, LaneFailure, MAX_ROUNDS, Machine, Thread, ThreadScope, Wait, WaitFor, error, fault};
 use crate::expr::{Budget, Scope};
 use crate::program::{Action, Repeat, StopStatus, Target};
@@ -154,11 +153,11 @@ impl Machine<'_> {
         match self.state.threads[place].parent {
             Some(parent) => self.leave_lane(place, parent, None),
             None => {
-                let end = match self.state.failing.take() {
-                    None => End { status: StopStatus::Completed, reason: None, step: None, error: None },
-                    Some(failing) => failed_end(failing),
-                };
-                self.finish(end);
+                let end = End { status: StopStatus::Completed, reason: None, step: None, error: None };
+                match self.state.failing.take() {
+                    None => self.finish(end),
+                    Some(failing) => self.end_failed(failing),
+                }
             }
         }
     }

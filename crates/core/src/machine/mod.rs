@@ -85,6 +85,10 @@ pub struct Machine<'p> {
     records: Vec<Record>,
     abandoned: Vec<i64>,
     warnings: Vec<(usize, String)>,
+    /// The thread whose step was named and has not been heard of.
+    named: Option<u32>,
+    /// A step has given something back since waits were last looked at.
+    news: bool,
     end: Option<End>,
 }
 
@@ -106,6 +110,8 @@ impl<'p> Machine<'p> {
             records: Vec::new(),
             abandoned: Vec::new(),
             warnings: Vec::new(),
+            named: None,
+            news: false,
             end: None,
         }
     }
@@ -124,6 +130,16 @@ impl<'p> Machine<'p> {
             state.threads[0].pc = pc;
             state
         })
+    }
+
+    /// What it runs.
+    pub fn program(&self) -> &'p Program {
+        self.program
+    }
+
+    /// Which try of its step a thread is at, from 1.
+    pub fn attempt(&self, thread: u32) -> u32 {
+        self.state.threads[self.place_of(thread)].failed + 1
     }
 
     /// What has happened since this was last asked.
@@ -168,6 +184,9 @@ impl<'p> Machine<'p> {
                 return Next::End(end.clone());
             }
             let Some(place) = self.state.threads.iter().position(|thread| thread.wait.is_none()) else {
+                if self.look_at_news(world) {
+                    continue;
+                }
                 return Next::Suspend;
             };
             let pc = self.state.threads[place].pc;
@@ -179,7 +198,11 @@ impl<'p> Machine<'p> {
             match op {
                 Op::Act(step) => match self.act(place, *step, world) {
                     Flow::On => {}
-                    Flow::Act => return Next::Act { thread: self.state.threads[place].id, step: *step },
+                    Flow::Act => {
+                        let thread = self.state.threads[place].id;
+                        self.named = Some(thread);
+                        return Next::Act { thread, step: *step };
+                    }
                 },
                 Op::Begin { step, past } => match self.admits(place, *step, world) {
                     Some(true) => self.state.threads[place].pc += 1,
@@ -231,7 +254,16 @@ impl<'p> Machine<'p> {
             result: Some(result.clone()),
             error: None,
         });
-        self.keep_result(step, result);
+        self.done(thread, Some(result));
+    }
+
+    /// The same, for a caller that keeps the record itself. None if nothing that follows could read the result.
+    pub fn done(&mut self, thread: u32, result: Option<Value>) {
+        let place = self.place_of(thread);
+        if let Some(result) = result {
+            let (step, _) = self.current(place);
+            self.keep_result(step, result);
+        }
         self.step_on(place);
     }
 
@@ -242,11 +274,15 @@ impl<'p> Machine<'p> {
         self.suspend(place, step, WaitFor::Run { run }, now, due);
     }
 
-    /// Lets others have their turn: every thread that could go on waits for a timer that is due at once. To be called
-    /// instead of [`Machine::advance`]: a step that was named is to be performed.
+    /// Lets others have their turn: every thread that could go on waits for a timer that is due at once. A step that was
+    /// named will be named again.
     pub fn pause_here(&mut self, now: i64) {
         for place in 0..self.state.threads.len() {
             if self.state.threads[place].wait.is_none() {
+                let named = self.named.take_if(|thread| *thread == self.state.threads[place].id);
+                if named.is_some() && self.state.threads[place].failed == 0 {
+                    self.state.executed -= 1;
+                }
                 let (step, _) = self.current(place);
                 self.suspend(place, step, WaitFor::Turn, now, Some(now));
             }
@@ -279,6 +315,7 @@ impl<'p> Machine<'p> {
         thread.pc += 1;
         thread.failed = 0;
         thread.wait = None;
+        self.named = None;
     }
 
     /// Goes on behind a step that the thread is at or inside of.
@@ -292,6 +329,7 @@ impl<'p> Machine<'p> {
         let no = self.state.next_wait;
         self.state.next_wait += 1;
         self.state.threads[place].wait = Some(Wait { no, step, what, since: now, due });
+        self.named = None;
     }
 
     fn push(&mut self, record: Record) {
@@ -309,6 +347,7 @@ impl<'p> Machine<'p> {
             None => self.state.results.push((id.clone(), Kept(result))),
         }
         self.steps = OnceCell::new();
+        self.news = true;
     }
 
     fn holds(&self, place: usize, condition: &Condition, world: &dyn Scope) -> Result<bool, Value> {

@@ -31,6 +31,9 @@ pub struct Failing {
     pub step: Option<String>,
     /// The error.
     pub error: Kept,
+    /// Where the run stood.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub threads: Vec<Thread>,
 }
 
 /// A value that is kept as what it is.
@@ -161,6 +164,18 @@ impl State {
     /// A run that has not begun.
     pub fn new() -> State {
         State { threads: vec![Thread::default()], next_thread: 1, next_wait: 1, ..State::default() }
+    }
+
+    /// The state of a failed run, ready to try again what failed.
+    pub fn to_try_again(mut self) -> State {
+        self.failing = None;
+        self.executed = 0;
+        for thread in &mut self.threads {
+            thread.failed = 0;
+            // one that waits for its lanes still does
+            thread.wait.take_if(|wait| wait.is_outside());
+        }
+        self
     }
 
     /// What the run waits for, other than for itself.

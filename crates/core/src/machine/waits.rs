@@ -141,6 +141,9 @@ impl Machine<'_> {
 
     /// Something happened that may end a wait. If it did, [`Machine::advance`] goes on from there.
     pub fn wake(&mut self, no: i32, cause: Cause, world: &dyn Scope) -> Woke {
+        if self.end.is_some() {
+            return Woke::Gone;
+        }
         let waiting = |wait: &Wait| wait.no == no && wait.is_outside();
         let Some(place) = self.state.threads.iter().position(|thread| thread.wait.as_ref().is_some_and(waiting)) else {
             return Woke::Gone;
@@ -226,6 +229,29 @@ impl Machine<'_> {
             return Woke::Moved;
         }
         Woke::NotYet
+    }
+
+    /// What a step in one lane gave back may be what another lane waits for, or what names the entities it waits for.
+    /// Waits that read results are looked at; one that goes on gets a new number, so that it is armed anew. Returns
+    /// whether the run can move.
+    pub(super) fn look_at_news(&mut self, world: &dyn Scope) -> bool {
+        if !std::mem::take(&mut self.news) || self.state.threads.len() == 1 {
+            return false;
+        }
+        let program = self.program;
+        let mut moved = false;
+        for place in 0..self.state.threads.len() {
+            let Some(wait) = self.state.threads[place].wait.clone() else { continue };
+            let Action::WaitUntil(condition) = &program.steps[wait.step].action else { continue };
+            if !condition.roots().contains("steps") {
+                continue;
+            }
+            match self.look(place, &wait, false, world) {
+                Woke::Moved => moved = true,
+                _ => self.suspend(place, wait.step, wait.what, wait.since, wait.due),
+            }
+        }
+        moved
     }
 
     fn event_matches(&mut self, place: usize, wait: &Wait, world: &dyn Scope) -> bool {

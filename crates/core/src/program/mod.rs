@@ -304,6 +304,12 @@ impl Op {
 }
 
 impl Program {
+    /// The first instruction of a step.
+    pub(crate) fn begin(&self, step: usize) -> usize {
+        let first = self.code.iter().position(|op| op.step() == Some(step));
+        first.unwrap_or(self.code.len())
+    }
+
     /// The instruction behind a step, whatever is inside of it.
     pub(crate) fn past(&self, step: usize) -> usize {
         let behind = self.code.iter().enumerate().find_map(|(pc, op)| match op {

@@ -109,6 +109,11 @@ pub fn validate(pattern: &str) -> Result<(), ExprError> {
     Ok(())
 }
 
+/// Whether it can match more than one topic.
+pub fn is_pattern(pattern: &str) -> bool {
+    pattern.contains(['*', '#'])
+}
+
 /// The pattern for today's topics: `graph.node.created.orders` selects `orders.created`.
 pub fn canonical(pattern: &str) -> String {
     let Some(rest) = pattern.strip_prefix(GRAPH_PREFIX) else { return pattern.to_owned() };

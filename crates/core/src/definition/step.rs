@@ -1,7 +1,7 @@
 //! The steps of a document. A step stays the JSON object it was written as, brought into one form: known fields only,
 //! aliases and nulls gone, an id given, the steps inside it read in the same way.
 
-use super::{Problem, check_id, list, unknown_fields, unknown_word};
+use super::{MAX_PARTS, Problem, check_id, list, unknown_fields, unknown_word};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
@@ -100,6 +100,23 @@ const FORMS: [Form; 21] = [
     form(StepKind::Stop, "stop", &[], &["status", "message"], false),
 ];
 
+/// The fields that are texts wherever they occur.
+const TEXTS: [&str; 13] = [
+    "sql",
+    "function",
+    "topic",
+    "channel",
+    "kind",
+    "entity",
+    "automation",
+    "signal",
+    "key",
+    "yes",
+    "no",
+    "status",
+    "message",
+];
+
 const COMMON: &[&str] = &["id", "do", "condition", "continue_on_error", "timeout", "enabled", "retry"];
 
 impl StepKind {
@@ -121,6 +138,11 @@ impl StepKind {
     /// Is it a wait that can be given a timeout?
     pub fn waits(self) -> bool {
         matches!(self, StepKind::WaitUntil | StepKind::WaitForEvent | StepKind::WaitSignal)
+    }
+
+    /// Is it one of the steps whose end `wait` tells about?
+    pub fn is_wait(self) -> bool {
+        self.waits() || self == StepKind::Delay
     }
 
     /// The fields that hold lists of steps.
@@ -218,6 +240,10 @@ fn read_nested(
     }
     let mut read = Vec::new();
     for (i, item) in list(given, path, problems).into_iter().enumerate() {
+        // The document is refused anyway, and what follows takes the longer the more there is.
+        if ids.len() > MAX_PARTS {
+            break;
+        }
         let path = format!("{path}[{i}]");
         let place = format!("step {}", i + 1);
         let Json::Object(mut item) = item else {
@@ -257,6 +283,8 @@ fn read_nested(
         for field in kind.blocks() {
             if let Some(given) = item.remove(*field) {
                 let path = format!("{path}.{field}");
+                // the ways of a choose have their numbers there
+                let inner = if *field == "otherwise" { format!("{inner}otherwise_") } else { inner.clone() };
                 let steps = read_nested(Some(given), &path, &inner, depth + 1, ids, problems);
                 item.insert((*field).to_owned(), Json::Array(steps));
             }
@@ -287,6 +315,7 @@ fn read_ways(
             problems.push(Problem::shape(&path, place, "a way of choose must be a JSON object"));
             continue;
         };
+        way.retain(|_, value| !value.is_null());
         for (alias, field) in [("condition", "when"), ("if", "when"), ("then", "steps"), ("sequence", "steps")] {
             if let Some(value) = way.remove(alias) {
                 way.insert(field.into(), value);
@@ -320,7 +349,7 @@ fn check_fields(step: &Map<String, Json>, kind: StepKind, path: &str, place: &st
     rest.retain(|field, _| !known.contains(&field.as_str()));
     let candidates: Vec<&str> = own.iter().chain(COMMON).copied().collect();
     unknown_fields(&rest, &candidates, path, place, problems);
-    for field in ["sql", "function", "channel", "automation", "signal", "yes", "no", "status"] {
+    for field in TEXTS {
         if step.get(field).is_some_and(|value| own.contains(&field) && !value.is_string()) {
             problems.push(Problem::shape(format!("{path}.{field}"), place, format!("\"{field}\" must be a text")));
         }
@@ -336,6 +365,9 @@ fn check_fields(step: &Map<String, Json>, kind: StepKind, path: &str, place: &st
     }
     if step.contains_key("timeout") && !form.acts && !kind.waits() {
         problems.push(Problem::shape(path, place, format!("{place} does not take \"timeout\"")));
+    }
+    if kind == StepKind::Delay && step.get("until").is_some_and(|until| !until.is_string()) {
+        problems.push(Problem::shape(format!("{path}.until"), place, "\"until\" must be a text"));
     }
     if kind == StepKind::Delay && step.contains_key("for") == step.contains_key("until") {
         problems.push(Problem::shape(path, place, format!("{place} needs either \"for\" or \"until\"")));

@@ -4,20 +4,25 @@
 //! went, keeps its [`State`] while it waits and wakes it. A run that is taken up again after a crash, in another process
 //! or years later, is the same machine with the same state.
 
+mod failure;
+mod flow;
 mod scope;
 mod state;
 mod waits;
 
+pub use failure::{error, fault, text_of};
 pub use scope::ThreadScope;
 pub use state::{Failing, Frame, Kept, LaneFailure, State, Thread, Wait, WaitFor};
 pub use waits::{Cause, Woke};
 
 use crate::condition::Condition;
-use crate::expr::{Budget, ExprError, Scope};
-use crate::program::{Action, Op, Program, Repeat, Step, StopStatus, Target, is_retryable};
+use crate::expr::{Budget, Scope};
+use crate::program::{Action, Op, Program, Step, StopStatus};
 use crate::value::Value;
 use std::cell::OnceCell;
 
+/// Most instructions of one walk.
+const LONGEST_WALK: usize = 1000;
 /// Most rounds of any loop.
 pub const MAX_ROUNDS: u32 = 10_000;
 
@@ -80,6 +85,10 @@ pub struct Machine<'p> {
     records: Vec<Record>,
     abandoned: Vec<i64>,
     warnings: Vec<(usize, String)>,
+    /// The thread whose step was named and has not been heard of.
+    named: Option<u32>,
+    /// A step has given something back since waits were last looked at.
+    news: bool,
     end: Option<End>,
 }
 
@@ -101,6 +110,8 @@ impl<'p> Machine<'p> {
             records: Vec::new(),
             abandoned: Vec::new(),
             warnings: Vec::new(),
+            named: None,
+            news: false,
             end: None,
         }
     }
@@ -164,13 +175,18 @@ impl<'p> Machine<'p> {
     }
 
     /// Walks on until a step is to be performed, every thread waits, or the run has ended.
+    ///
+    /// A walk that goes on for long without any step to perform, such as a loop whose steps are all left out, lets others
+    /// have their turn: it could not be interrupted.
     pub fn advance(&mut self, world: &dyn Scope) -> Next {
-        loop {
-            if let Some(end) = self.end.take() {
-                self.abandoned.extend(self.state.children().collect::<Vec<_>>());
-                return Next::End(end);
+        for _ in 0..LONGEST_WALK {
+            if let Some(end) = &self.end {
+                return Next::End(end.clone());
             }
             let Some(place) = self.state.threads.iter().position(|thread| thread.wait.is_none()) else {
+                if self.look_at_news(world) {
+                    continue;
+                }
                 return Next::Suspend;
             };
             let pc = self.state.threads[place].pc;
@@ -182,7 +198,11 @@ impl<'p> Machine<'p> {
             match op {
                 Op::Act(step) => match self.act(place, *step, world) {
                     Flow::On => {}
-                    Flow::Act => return Next::Act { thread: self.state.threads[place].id, step: *step },
+                    Flow::Act => {
+                        let thread = self.state.threads[place].id;
+                        self.named = Some(thread);
+                        return Next::Act { thread, step: *step };
+                    }
                 },
                 Op::Begin { step, past } => match self.admits(place, *step, world) {
                     Some(true) => self.state.threads[place].pc += 1,
@@ -195,7 +215,8 @@ impl<'p> Machine<'p> {
                 }
                 Op::Jump(target) => self.state.threads[place].pc = *target,
                 Op::Way { step, way, otherwise } => {
-                    let Action::Choose(ways) = &program.steps[*step].action else { continue };
+                    let ways =
+                        if let Action::Choose(ways) = &program.steps[*step].action { ways.as_slice() } else { &[] };
                     match ways.get(*way).map_or(Ok(false), |condition| self.holds(place, condition, world)) {
                         Ok(true) => self.state.threads[place].pc += 1,
                         Ok(false) => self.state.threads[place].pc = *otherwise,
@@ -217,6 +238,8 @@ impl<'p> Machine<'p> {
                 Op::Stop => self.finish_thread(place),
             }
         }
+        self.pause_here(world.now().0);
+        Next::Suspend
     }
 
     /// The step that was named last went well.
@@ -244,32 +267,6 @@ impl<'p> Machine<'p> {
         self.step_on(place);
     }
 
-    /// The step that was named last has failed.
-    pub fn fail(&mut self, thread: u32, error: Value, now: i64) {
-        self.try_again_or_fail(self.place_of(thread), error, now);
-    }
-
-    fn try_again_or_fail(&mut self, place: usize, error: Value, now: i64) {
-        let (step, attempt) = self.current(place);
-        let program = self.program;
-        let sqlstate = error.get("sqlstate").and_then(Value::as_str).unwrap_or_default();
-        let delay = program.steps[step]
-            .retry
-            .as_ref()
-            .filter(|_| is_retryable(sqlstate))
-            .and_then(|retry| retry.delay(attempt, self.seed ^ (step as u64) << 32));
-        match delay {
-            Some(delay) => {
-                let failed = Some(error);
-                self.push(Record { step, status: "failed", attempt, since: None, result: None, error: failed });
-                self.state.threads[place].failed = attempt;
-                self.suspend(place, step, WaitFor::Retry, now, Some(now.saturating_add(delay)));
-            }
-            None => self.failed(place, step, error),
-        }
-    }
-
-    /// The step that was named last has started another run, whose end is to be waited for.
     pub fn wait_for_run(&mut self, thread: u32, run: i64, now: i64) {
         let place = self.place_of(thread);
         let (step, _) = self.current(place);
@@ -277,46 +274,35 @@ impl<'p> Machine<'p> {
         self.suspend(place, step, WaitFor::Run { run }, now, due);
     }
 
-    /// Lets others have their turn: every thread that could go on waits for a timer that is due at once.
+    /// Lets others have their turn: every thread that could go on waits for a timer that is due at once. A step that was
+    /// named will be named again.
     pub fn pause_here(&mut self, now: i64) {
         for place in 0..self.state.threads.len() {
             if self.state.threads[place].wait.is_none() {
+                let named = self.named.take_if(|thread| *thread == self.state.threads[place].id);
+                if named.is_some() && self.state.threads[place].failed == 0 {
+                    self.state.executed -= 1;
+                }
                 let (step, _) = self.current(place);
                 self.suspend(place, step, WaitFor::Turn, now, Some(now));
             }
         }
     }
 
-    /// Ends the run from outside: it took too long, or must not go on.
-    pub fn give_up(&mut self, status: StopStatus, reason: &str, error: Value) {
-        let waiting: Vec<usize> = self.state.waits().map(|wait| wait.step).collect();
-        for step in waiting {
-            self.record(step, "failed", None, Some(error.clone()));
-        }
-        if status == StopStatus::Failed {
-            self.abandoned.extend(self.state.children().collect::<Vec<_>>());
-            self.run_failed(reason, None, error);
-        } else {
-            self.end = Some(End { status, reason: Some(reason.to_owned()), step: None, error: Some(error) });
-        }
-    }
-
-    /// The step at which a thread stands, and the number of the try.
     fn current(&self, place: usize) -> (usize, u32) {
         let thread = &self.state.threads[place];
-        let step = match self.program.code.get(thread.pc) {
-            Some(
-                Op::Act(step)
-                | Op::Begin { step, .. }
-                | Op::End(step)
-                | Op::Way { step, .. }
-                | Op::Loop { step, .. }
-                | Op::Next { step, .. }
-                | Op::Fork { step, .. },
-            ) => *step,
-            _ => 0,
-        };
-        (step, thread.failed + 1)
+        let code = &self.program.code;
+        let mut pc = thread.pc;
+        loop {
+            match code.get(pc) {
+                Some(Op::Jump(target)) => pc = *target,
+                Some(Op::Open | Op::Close) => pc += 1,
+                _ => break,
+            }
+        }
+        // behind the last step of a lane stands its end
+        let before = code.iter().take(pc + 1).rev().find_map(Op::step);
+        (before.unwrap_or_default(), thread.failed + 1)
     }
 
     fn timeout_of(&self, step: usize, now: i64) -> Option<i64> {
@@ -329,12 +315,21 @@ impl<'p> Machine<'p> {
         thread.pc += 1;
         thread.failed = 0;
         thread.wait = None;
+        self.named = None;
+    }
+
+    /// Goes on behind a step that the thread is at or inside of.
+    fn step_past(&mut self, place: usize, step: usize) {
+        self.state.threads[place].pc = self.program.past(step);
+        self.state.threads[place].failed = 0;
+        self.state.threads[place].wait = None;
     }
 
     fn suspend(&mut self, place: usize, step: usize, what: WaitFor, now: i64, due: Option<i64>) {
         let no = self.state.next_wait;
         self.state.next_wait += 1;
         self.state.threads[place].wait = Some(Wait { no, step, what, since: now, due });
+        self.named = None;
     }
 
     fn push(&mut self, record: Record) {
@@ -352,6 +347,7 @@ impl<'p> Machine<'p> {
             None => self.state.results.push((id.clone(), Kept(result))),
         }
         self.steps = OnceCell::new();
+        self.news = true;
     }
 
     fn holds(&self, place: usize, condition: &Condition, world: &dyn Scope) -> Result<bool, Value> {
@@ -381,7 +377,9 @@ impl<'p> Machine<'p> {
             }
             Ok(true) => {
                 self.state.executed += 1;
-                if self.state.executed <= self.program.max_steps || self.state.failing.is_some() {
+                // the steps of on_failure have as many for themselves
+                let rounds = if self.state.failing.is_some() { 2 } else { 1 };
+                if self.state.executed <= self.program.max_steps.saturating_mul(rounds) {
                     return Some(true);
                 }
                 let message = format!(
@@ -391,8 +389,14 @@ impl<'p> Machine<'p> {
                 let hint = "Raise max_steps if so many are meant.";
                 let error = error("54000", &message, Some(hint));
                 self.record(number, "failed", None, Some(error.clone()));
-                let (step, reason) = (Some(step.id.clone()), Some("loop_cap".to_owned()));
-                self.end = Some(End { status: StopStatus::Cancelled, reason, step, error: Some(error) });
+                let (step, reason) = (Some(step.id.clone()), "loop_cap".to_owned());
+                match self.state.failing {
+                    Some(_) => self.run_failed(&reason, step, error),
+                    None => {
+                        let (status, reason, error) = (StopStatus::Cancelled, Some(reason), Some(error));
+                        self.finish(End { status, reason, step, error });
+                    }
+                }
                 None
             }
         }
@@ -449,6 +453,7 @@ impl<'p> Machine<'p> {
         variables: &[(String, crate::template::JsonTemplate)],
         world: &dyn Scope,
     ) {
+        let before = self.state.threads[place].vars.clone();
         // Each sees those before it.
         for (name, template) in variables {
             let value = {
@@ -466,307 +471,17 @@ impl<'p> Machine<'p> {
                     entries.push((name.as_str().into(), value));
                     *vars = Value::object(entries);
                 }
-                Err(error) => return self.failed(place, number, fault(&error, template.text())),
+                Err(error) => {
+                    self.state.threads[place].vars = before;
+                    let error = fault(&error, template.text());
+                    return self.try_again_or_fail(place, None, Vec::new(), error, world.now().0);
+                }
             }
         }
-        self.record(number, "completed", None, None);
+        let attempt = self.state.threads[place].failed + 1;
+        self.push(Record { step: number, status: "completed", attempt, since: None, result: None, error: None });
         self.step_on(place);
     }
-
-    fn branch(&mut self, place: usize, number: usize, answer: bool, target: Option<&Target>) {
-        let mut result = vec![("answer".into(), Value::Bool(answer))];
-        if let Some(target) = target {
-            result.push(("to".into(), Value::text(&self.program.steps[target.step].id)));
-        }
-        self.record(number, "completed", Some(Value::object(result)), None);
-        let Some(target) = target else { return self.step_on(place) };
-        for skipped in &target.skipped {
-            self.record(*skipped, "skipped", None, None);
-        }
-        while self.state.threads[place].frames.len() > target.frames {
-            self.pop_frame(place);
-        }
-        self.state.threads[place].pc = target.pc;
-    }
-
-    fn stop(
-        &mut self,
-        place: usize,
-        number: usize,
-        status: StopStatus,
-        message: Option<&crate::template::Template>,
-        world: &dyn Scope,
-    ) {
-        let text = message.map(|message| {
-            let scope = ThreadScope::new(world, &self.state, &self.state.threads[place], &self.steps);
-            message.render(&scope, &mut Budget::default()).map_err(|error| fault(&error, message.text()))
-        });
-        let text = match text.transpose() {
-            Ok(text) => text,
-            Err(error) => return self.failed(place, number, error),
-        };
-        let told = text.as_ref().map(|text| Value::object(vec![("message".into(), Value::text(text))]));
-        self.record(number, "completed", told, None);
-        let step = self.program.steps[number].id.clone();
-        if status == StopStatus::Failed {
-            let error = error("P0001", text.as_deref().unwrap_or("the run was stopped as failed"), None);
-            self.abandoned.extend(self.state.children().collect::<Vec<_>>());
-            return self.run_failed("stopped", Some(step), error);
-        }
-        let reason = Some("stopped".to_owned());
-        let error = (status == StopStatus::Cancelled).then(|| text.map(|text| error("P0001", &text, None))).flatten();
-        self.end = Some(End { status, reason, step: Some(step), error });
-    }
-
-    fn pop_frame(&mut self, place: usize) {
-        let thread = &mut self.state.threads[place];
-        if let Some(frame) = thread.frames.pop() {
-            thread.vars = frame.vars;
-        }
-    }
-
-    fn begin_loop(&mut self, place: usize, number: usize, done: usize, world: &dyn Scope) {
-        let program = self.program;
-        let Action::Repeat(repeat) = &program.steps[number].action else { return };
-        let evaluate = |expr: &crate::expr::Expr| {
-            let scope = ThreadScope::new(world, &self.state, &self.state.threads[place], &self.steps);
-            expr.eval(&scope, &mut Budget::default()).map_err(|error| fault(&error, expr.text()))
-        };
-        let (rounds, items) = match repeat {
-            Repeat::While(_) | Repeat::Until(_) => (None, None),
-            Repeat::Count(expr) => match evaluate(expr).and_then(|value| rounds_of(&value)) {
-                Ok(rounds) => (Some(rounds), None),
-                Err(error) => return self.failed(place, number, error),
-            },
-            Repeat::Each(expr) => match evaluate(expr).and_then(items_of) {
-                Ok((rounds, items)) => (Some(rounds), Some(Kept(items))),
-                Err(error) => return self.failed(place, number, error),
-            },
-        };
-        let thread = &mut self.state.threads[place];
-        if rounds == Some(0) {
-            thread.pc = done;
-            return;
-        }
-        thread.frames.push(Frame { vars: thread.vars.clone(), round: 1, rounds, items });
-        let begin = match repeat {
-            Repeat::While(condition) => self.holds(place, condition, world),
-            _ => Ok(true),
-        };
-        match begin {
-            Ok(true) => self.state.threads[place].pc += 1,
-            Ok(false) => {
-                self.pop_frame(place);
-                self.state.threads[place].pc = done;
-            }
-            Err(error) => {
-                self.pop_frame(place);
-                self.failed(place, number, error);
-            }
-        }
-    }
-
-    fn next_round(&mut self, place: usize, number: usize, body: usize, world: &dyn Scope) {
-        let program = self.program;
-        let Action::Repeat(repeat) = &program.steps[number].action else { return };
-        let again = match repeat {
-            Repeat::Until(condition) => self.holds(place, condition, world).map(|holds| !holds),
-            _ => Ok(true),
-        };
-        let Some(frame) = self.state.threads[place].frames.last_mut() else { return };
-        frame.round += 1;
-        let (round, rounds) = (frame.round, frame.rounds);
-        let again = match (again, repeat) {
-            (Ok(true), Repeat::While(condition)) => self.holds(place, condition, world),
-            (Ok(true), _) => Ok(rounds.is_none_or(|rounds| round <= rounds)),
-            (other, _) => other,
-        };
-        match again {
-            Ok(true) if round > MAX_ROUNDS => {
-                self.pop_frame(place);
-                let message = format!("a loop does not take more than {MAX_ROUNDS} rounds");
-                self.failed(place, number, error("54000", &message, None));
-            }
-            Ok(true) => self.state.threads[place].pc = body,
-            Ok(false) => {
-                self.pop_frame(place);
-                self.state.threads[place].pc += 1;
-            }
-            Err(error) => {
-                self.pop_frame(place);
-                self.failed(place, number, error);
-            }
-        }
-    }
-
-    fn fork(&mut self, place: usize, lanes: &[usize], join: usize) {
-        let (parent, vars) = (self.state.threads[place].id, self.state.threads[place].vars.clone());
-        let (step, _) = self.current(place);
-        for pc in lanes {
-            let id = self.state.next_thread;
-            self.state.next_thread += 1;
-            let lane = Thread { id, parent: Some(parent), pc: *pc, vars: vars.clone(), ..Thread::default() };
-            self.state.threads.push(lane);
-        }
-        // Not a wait that anything outside could end, so it needs no number.
-        let what = WaitFor::Lanes { left: lanes.len() as u32, failed: None };
-        let thread = &mut self.state.threads[place];
-        thread.pc = join;
-        thread.wait = Some(Wait { no: 0, step, what, since: 0, due: None });
-    }
-
-    fn finish_thread(&mut self, place: usize) {
-        match self.state.threads[place].parent {
-            Some(parent) => self.leave_lane(place, parent, None),
-            None => match self.state.failing.take() {
-                None => self.end = Some(End { status: StopStatus::Completed, reason: None, step: None, error: None }),
-                Some(failing) => self.end_failed(failing),
-            },
-        }
-    }
-
-    fn leave_lane(&mut self, place: usize, parent: u32, error: Option<Value>) {
-        self.state.threads.remove(place);
-        let place = self.place_of(parent);
-        let Some(Wait { step, what: WaitFor::Lanes { left, failed }, .. }) = &mut self.state.threads[place].wait else {
-            return;
-        };
-        *left -= 1;
-        if failed.is_none() {
-            *failed = error.map(|error| Box::new(LaneFailure { error: Kept(error) }));
-        }
-        if *left > 0 {
-            return;
-        }
-        let (step, failed) = (*step, failed.take());
-        self.state.threads[place].wait = None;
-        if let Some(failed) = failed {
-            self.failed(place, step, failed.error.0);
-        }
-    }
-
-    /// A step has failed for good.
-    fn failed(&mut self, place: usize, number: usize, error: Value) {
-        let attempt = self.state.threads[place].failed + 1;
-        let (status, told) = ("failed", Some(error.clone()));
-        self.push(Record { step: number, status, attempt, since: None, result: None, error: told });
-        let step = &self.program.steps[number];
-        let whole = self.program.code.iter().enumerate().find_map(|(pc, op)| match op {
-            Op::Begin { step, past } if *step == number => Some((pc, *past)),
-            _ => None,
-        });
-        if step.continue_on_error {
-            self.keep_result(number, Value::object(vec![("error".into(), error)]));
-            self.step_on(place);
-            if let Some((_, past)) = whole {
-                self.state.threads[place].pc = past;
-            }
-            return;
-        }
-        if let Some((begin, _)) = whole {
-            // Should it be tried again, then from its beginning.
-            self.state.threads[place].pc = begin;
-        }
-        match self.state.threads[place].parent {
-            Some(parent) => self.leave_lane(place, parent, Some(error)),
-            None => self.run_failed("step_failed", Some(step.id.clone()), error),
-        }
-    }
-
-    /// The run has failed: its `on_failure` steps come next, if it has any and is not at them already.
-    fn run_failed(&mut self, reason: &str, step: Option<String>, error: Value) {
-        let failing = Failing { reason: reason.to_owned(), step, error: Kept(error), threads: Vec::new() };
-        match (self.program.on_failure, self.state.failing.take()) {
-            (_, Some(first)) => self.end_failed(first),
-            (None, None) => self.end_failed(failing),
-            (Some(pc), None) => {
-                let vars = Kept(self.output());
-                let id = self.state.threads.first().map_or(0, |thread| thread.id);
-                let way = vec![Thread { id, pc, vars, ..Thread::default() }];
-                let threads = std::mem::replace(&mut self.state.threads, way);
-                self.state.failing = Some(Failing { threads, ..failing });
-            }
-        }
-    }
-
-    /// The run ends as failed, and its state says where that was.
-    fn end_failed(&mut self, failing: Failing) {
-        let Failing { reason, step, error, threads } = failing;
-        if !threads.is_empty() {
-            self.state.threads = threads;
-        }
-        self.end = Some(End { status: StopStatus::Failed, reason: Some(reason), step, error: Some(error.0) });
-    }
-
-    /// Goes on behind the step at which a failed run stands.
-    pub fn pass_over(&mut self) {
-        let (number, _) = self.current(0);
-        self.record(number, "skipped", None, None);
-        let past = self.program.code.iter().find_map(|op| match op {
-            Op::Begin { step, past } if *step == number => Some(*past),
-            _ => None,
-        });
-        self.step_on(0);
-        if let Some(past) = past {
-            self.state.threads[0].pc = past;
-        }
-    }
-}
-
-fn rounds_of(value: &Value) -> Result<u32, Value> {
-    let number = value.as_number().and_then(|number| number.to_string().parse::<i64>().ok());
-    match number {
-        Some(rounds @ 0..) if rounds <= i64::from(MAX_ROUNDS) => Ok(rounds as u32),
-        Some(0..) => Err(error("54000", &format!("a loop does not take more than {MAX_ROUNDS} rounds"), None)),
-        _ => Err(error("22023", &format!("the count of a loop is {}, not a whole number", value.to_json()), None)),
-    }
-}
-
-fn items_of(value: Value) -> Result<(u32, Value), Value> {
-    match &value {
-        Value::Null => Ok((0, value)),
-        Value::List(items) if items.len() <= MAX_ROUNDS as usize => Ok((items.len() as u32, value)),
-        Value::List(items) => {
-            let message = format!("a loop does not take more than {MAX_ROUNDS} rounds, the list has {}", items.len());
-            Err(error("54000", &message, None))
-        }
-        other => Err(error("22023", &format!("for_each needs a list, not {}", other.type_name()), None)),
-    }
-}
-
-/// An error as `error` and `steps.<id>.error` show it.
-pub fn error(sqlstate: &str, message: &str, hint: Option<&str>) -> Value {
-    let mut fields = vec![("sqlstate".into(), Value::text(sqlstate)), ("message".into(), Value::text(message))];
-    if let Some(hint) = hint {
-        fields.push(("hint".into(), Value::text(hint)));
-    }
-    Value::object(fields)
-}
-
-/// What went wrong with an expression.
-pub fn fault(error: &ExprError, text: &str) -> Value {
-    let mut fields =
-        vec![("sqlstate".into(), Value::text("22023")), ("message".into(), Value::text(error.message.as_str()))];
-    for (name, value) in [("detail", &error.detail), ("hint", &error.hint)] {
-        if let Some(value) = value {
-            fields.push((name.into(), Value::text(value.as_str())));
-        }
-    }
-    if !text.is_empty() {
-        fields.push(("context".into(), Value::text(format!("expression {text}"))));
-    }
-    Value::object(fields)
-}
-
-/// The text of the first expression in a condition, to tell conditions apart in an error.
-pub fn text_of(condition: &Condition) -> String {
-    let mut text = String::new();
-    condition.each_expr(&mut |expr| {
-        if text.is_empty() {
-            text = expr.text().to_owned();
-        }
-    });
-    text
 }
 
 impl Step {

@@ -26,6 +26,19 @@ impl<'a> ThreadScope<'a> {
     }
 }
 
+impl<'a> ThreadScope<'a> {
+    /// The loop that the thread is in; that of the thread around it if a lane has none of its own.
+    fn innermost_loop(&self) -> Option<&'a Frame> {
+        let mut thread = self.thread;
+        loop {
+            if let Some(frame) = thread.frames.iter().rev().find(|frame| frame.round > 0) {
+                return Some(frame);
+            }
+            thread = self.state.threads.iter().find(|other| Some(other.id) == thread.parent)?;
+        }
+    }
+}
+
 impl Scope for ThreadScope<'_> {
     fn root(&self, name: &str) -> Option<&Value> {
         match name {
@@ -36,7 +49,7 @@ impl Scope for ThreadScope<'_> {
             })),
             "wait" => Some(&self.thread.wait_result.0),
             "repeat" => {
-                let frame = self.thread.frames.iter().rev().find(|frame| frame.round > 0)?;
+                let frame = self.innermost_loop()?;
                 Some(self.repeat.get_or_init(|| repeat(frame)))
             }
             "error" => self.state.failing.as_ref().map(|failing| &failing.error.0),

@@ -172,7 +172,8 @@ impl State {
         self.executed = 0;
         for thread in &mut self.threads {
             thread.failed = 0;
-            thread.wait = None;
+            // one that waits for its lanes still does
+            thread.wait.take_if(|wait| wait.is_outside());
         }
         self
     }

@@ -2,7 +2,7 @@
 
 use super::{Machine, Record, ThreadScope, Wait, WaitFor, error, fault};
 use crate::expr::{Budget, References, Scope};
-use crate::program::{Action, Delay, length};
+use crate::program::{Action, Delay, Op, length};
 use crate::template::Template;
 use crate::topic;
 use crate::value::{Number, Timestamp, Value};
@@ -141,6 +141,9 @@ impl Machine<'_> {
 
     /// Something happened that may end a wait. If it did, [`Machine::advance`] goes on from there.
     pub fn wake(&mut self, no: i32, cause: Cause, world: &dyn Scope) -> Woke {
+        if self.end.is_some() {
+            return Woke::Gone;
+        }
         let waiting = |wait: &Wait| wait.no == no && wait.is_outside();
         let Some(place) = self.state.threads.iter().position(|thread| thread.wait.as_ref().is_some_and(waiting)) else {
             return Woke::Gone;
@@ -148,18 +151,7 @@ impl Machine<'_> {
         let Some(wait) = self.state.threads[place].wait.clone() else { return Woke::Gone };
         let now = world.now().0;
         if matches!(cause, Cause::Skip) {
-            self.abandon(&wait);
-            self.push(Record {
-                step: wait.step,
-                status: "skipped",
-                attempt: 1,
-                since: Some(wait.since),
-                result: None,
-                error: None,
-            });
-            self.keep_result(wait.step, Value::object(vec![("skipped".into(), Value::Bool(true))]));
-            self.step_on(place);
-            return Woke::Moved;
+            return self.skip(place, &wait);
         }
         let over = wait.due.is_some_and(|due| due <= now);
         match (&wait.what, cause) {
@@ -195,6 +187,26 @@ impl Machine<'_> {
         }
     }
 
+    fn skip(&mut self, place: usize, wait: &Wait) -> Woke {
+        let thread = &self.state.threads[place];
+        // One that has its turn may stand between two steps, and then there is none to skip.
+        if wait.what == WaitFor::Turn
+            && !matches!(self.program.code.get(thread.pc), Some(Op::Act(_) | Op::Begin { .. }))
+        {
+            return Woke::NotYet;
+        }
+        let (attempt, since) = (thread.failed + 1, Some(wait.since));
+        self.abandon(wait);
+        self.push(Record { step: wait.step, status: "skipped", attempt, since, result: None, error: None });
+        let result = Value::object(vec![("skipped".into(), Value::Bool(true))]);
+        if self.program.steps[wait.step].action.kind().is_wait() {
+            self.state.threads[place].wait_result.0 = result.clone();
+        }
+        self.keep_result(wait.step, result);
+        self.step_past(place, wait.step);
+        Woke::Moved
+    }
+
     /// Evaluates the condition of a wait; what holds beats what is over.
     fn look(&mut self, place: usize, wait: &Wait, over: bool, world: &dyn Scope) -> Woke {
         let program = self.program;
@@ -219,6 +231,29 @@ impl Machine<'_> {
         Woke::NotYet
     }
 
+    /// What a step in one lane gave back may be what another lane waits for, or what names the entities it waits for.
+    /// Waits that read results are looked at; one that goes on gets a new number, so that it is armed anew. Returns
+    /// whether the run can move.
+    pub(super) fn look_at_news(&mut self, world: &dyn Scope) -> bool {
+        if !std::mem::take(&mut self.news) || self.state.threads.len() == 1 {
+            return false;
+        }
+        let program = self.program;
+        let mut moved = false;
+        for place in 0..self.state.threads.len() {
+            let Some(wait) = self.state.threads[place].wait.clone() else { continue };
+            let Action::WaitUntil(condition) = &program.steps[wait.step].action else { continue };
+            if !condition.roots().contains("steps") {
+                continue;
+            }
+            match self.look(place, &wait, false, world) {
+                Woke::Moved => moved = true,
+                _ => self.suspend(place, wait.step, wait.what, wait.since, wait.due),
+            }
+        }
+        moved
+    }
+
     fn event_matches(&mut self, place: usize, wait: &Wait, world: &dyn Scope) -> bool {
         let program = self.program;
         let Action::WaitForEvent { filter: Some(filter), .. } = &program.steps[wait.step].action else { return true };
@@ -237,9 +272,13 @@ impl Machine<'_> {
         let step = &self.program.steps[wait.step];
         // A run that was started and does not come back is a failed step; a wait is not, unless its author says so.
         if matches!(wait.what, WaitFor::Run { .. }) || !step.continue_on_timeout {
-            let message = format!("step \"{}\" timed out", step.id);
-            self.state.threads[place].wait = None;
-            return self.try_again_or_fail(place, error("57014", &message, None), now);
+            let error = error("57014", &format!("step \"{}\" timed out", step.id), None);
+            let thread = &mut self.state.threads[place];
+            thread.wait = None;
+            if step.action.kind().is_wait() {
+                thread.wait_result.0 = waited(false, Some(0));
+            }
+            return self.try_again_or_fail(place, Some(wait.since), Vec::new(), error, now);
         }
         self.resolved(place, wait.step, Some(wait.since), waited(false, Some(0)));
     }
@@ -253,7 +292,7 @@ impl Machine<'_> {
     fn run_ended(&mut self, place: usize, wait: &Wait, status: &str, output: Value, reason: Value, now: i64) {
         let WaitFor::Run { run } = wait.what else { return };
         let entry = |name: &str, value: Value| (Arc::from(name), value);
-        let mut fields =
+        let fields =
             vec![entry("run_id", Value::int(run)), entry("status", Value::text(status)), entry("result", output)];
         if status == "completed" || status == "skipped" {
             return self.resolved(place, wait.step, Some(wait.since), Value::object(fields));
@@ -267,10 +306,8 @@ impl Machine<'_> {
         if let Some(inner) = reason.get("message") {
             failure.push(entry("detail", inner.clone()));
         }
-        fields.push(entry("error", reason));
-        self.keep_result(wait.step, Value::object(fields));
         self.state.threads[place].wait = None;
-        self.try_again_or_fail(place, Value::object(failure), now);
+        self.try_again_or_fail(place, Some(wait.since), fields, Value::object(failure), now);
     }
 
     fn resolved(&mut self, place: usize, number: usize, since: Option<i64>, result: Value) {

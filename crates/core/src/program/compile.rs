@@ -31,12 +31,13 @@ pub fn compile_parts(document: &Document) -> (Program, Vec<Problem>) {
         }
         Some(micros)
     });
-    let mut compiler = Compiler { steps: Vec::new(), places: Vec::new(), code: Vec::new(), problems };
-    compiler.block(&document.steps, "steps", &Block::default());
+    let mut compiler = Compiler { steps: Vec::new(), places: Vec::new(), code: Vec::new(), blocks: 0, problems };
+    let block = compiler.outermost();
+    compiler.block(&document.steps, "steps", &block);
     compiler.code.push(Op::Stop);
     let on_failure = (!document.on_failure.is_empty()).then_some(compiler.code.len());
     if on_failure.is_some() {
-        let block = Block { chain: vec![usize::MAX], ..Block::default() };
+        let block = compiler.outermost();
         compiler.block(&document.on_failure, "on_failure", &block);
         compiler.code.push(Op::Stop);
     }
@@ -80,26 +81,14 @@ fn trigger(def: &TriggerDef, place: usize, problems: &mut Vec<Problem>) -> Optio
 /// A list of steps that are done one after the other.
 #[derive(Clone, Debug, Default)]
 struct Block {
-    /// The blocks around it and itself, outermost first; each is named by the step that begins it.
+    /// The numbers of the blocks around it and its own, outermost first.
     chain: Vec<usize>,
     /// How many of the outermost blocks are of another thread.
     foreign: usize,
     /// How many frames are open in it.
     frames: usize,
-}
-
-impl Block {
-    fn inside(&self, name: usize, frames: usize) -> Block {
-        let mut chain = self.chain.clone();
-        chain.push(name);
-        Block { chain, foreign: self.foreign, frames: self.frames + frames }
-    }
-
-    fn lane(&self, name: usize) -> Block {
-        let mut chain = self.chain.clone();
-        chain.push(name);
-        Block { foreign: chain.len() - 1, chain, frames: 0 }
-    }
+    /// The step that it is inside of, if that is of the same thread.
+    within: Option<usize>,
 }
 
 /// Where a step ended up.
@@ -115,10 +104,35 @@ struct Compiler {
     steps: Vec<Step>,
     places: Vec<Place>,
     code: Vec<Op>,
+    /// How many blocks there are so far.
+    blocks: usize,
     problems: Vec<Problem>,
 }
 
 impl Compiler {
+    /// A block that no other is around.
+    fn outermost(&mut self) -> Block {
+        self.blocks += 1;
+        Block { chain: vec![self.blocks], ..Block::default() }
+    }
+
+    /// A block of a step's own.
+    fn inside(&mut self, block: &Block, step: usize, frames: usize) -> Block {
+        self.blocks += 1;
+        let mut chain = block.chain.clone();
+        chain.push(self.blocks);
+        Block { chain, foreign: block.foreign, frames: block.frames + frames, within: Some(step) }
+    }
+
+    /// A lane, where a thread of its own begins.
+    fn lane(&mut self, block: &Block) -> Block {
+        self.blocks += 1;
+        let mut chain = block.chain.clone();
+        let foreign = chain.len() + 1;
+        chain.push(self.blocks);
+        Block { chain, foreign, frames: 0, within: None }
+    }
+
     fn block(&mut self, defs: &[StepDef], path: &str, block: &Block) {
         let first = self.steps.len();
         for (i, def) in defs.iter().enumerate() {
@@ -146,7 +160,9 @@ impl Compiler {
         let timeout_ms = def.get("timeout").and_then(|given| match parts.duration(given, "timeout")? {
             micros @ 1_000.. if def.kind().waits() || micros <= 2_147_483_647_000 => Some(micros / 1000),
             _ => {
-                parts.wrong("timeout", &format!("invalid timeout of {}", parts.place), "");
+                let most = if def.kind().waits() { "below 10000 years" } else { "below 24 days" };
+                let hint = format!("It is at least 1 millisecond and {most}.");
+                parts.wrong("timeout", &format!("invalid timeout of {}", parts.place), &hint);
                 None
             }
         });
@@ -162,6 +178,8 @@ impl Compiler {
             retry,
             continue_on_timeout: def.flag("continue_on_timeout", true),
             enabled: def.flag("enabled", true),
+            within: block.within,
+            frames: block.frames,
         });
         let target = |field: &str| def.get(field).and_then(Json::as_str).map(str::to_owned);
         self.places.push(Place { pc: self.code.len(), block: block.clone(), yes: target("yes"), no: target("no") });
@@ -173,7 +191,8 @@ impl Compiler {
             StepKind::Parallel => self.parallel(def, number, path, block),
             StepKind::Sequence => {
                 let begin = self.begin(number);
-                self.local(&def.steps("steps"), &format!("{path}.steps"), &block.inside(number, 0));
+                let inner = self.inside(block, number, 0);
+                self.local(&def.steps("steps"), &format!("{path}.steps"), &inner);
                 self.end(begin, number);
             }
             _ => self.code.push(Op::Act(number)),
@@ -208,12 +227,10 @@ impl Compiler {
     fn choose(&mut self, def: &StepDef, number: usize, path: &str, block: &Block) {
         let begin = self.begin(number);
         let mut exits = Vec::new();
-        // Each way is a block of its own: names that no step has.
-        let name = |way: usize| usize::MAX - 1 - number * crate::definition::MAX_PARTS - way;
         for (way, (_, steps)) in def.whens().iter().enumerate() {
             let test = self.code.len();
             self.code.push(Op::Way { step: number, way, otherwise: 0 });
-            let inner = block.inside(number, 0).inside(name(way), 0);
+            let inner = self.inside(block, number, 0);
             self.local(steps, &format!("{path}.whens[{way}].steps"), &inner);
             exits.push(self.code.len());
             self.code.push(Op::Jump(0));
@@ -222,7 +239,8 @@ impl Compiler {
                 *otherwise = here;
             }
         }
-        self.local(&def.steps("otherwise"), &format!("{path}.otherwise"), &block.inside(number, 0));
+        let inner = self.inside(block, number, 0);
+        self.local(&def.steps("otherwise"), &format!("{path}.otherwise"), &inner);
         let here = self.code.len();
         for exit in exits {
             self.code[exit] = Op::Jump(here);
@@ -234,7 +252,8 @@ impl Compiler {
         let begin = self.begin(number);
         let entry = self.code.len();
         self.code.push(Op::Loop { step: number, done: 0 });
-        self.block(&def.steps("steps"), &format!("{path}.steps"), &block.inside(number, 1));
+        let inner = self.inside(block, number, 1);
+        self.block(&def.steps("steps"), &format!("{path}.steps"), &inner);
         self.code.push(Op::Next { step: number, body: entry + 1 });
         let here = self.code.len();
         if let Op::Loop { done, .. } = &mut self.code[entry] {
@@ -250,8 +269,8 @@ impl Compiler {
         let mut starts = Vec::new();
         for (i, lane) in def.steps("lanes").iter().enumerate() {
             starts.push(self.code.len());
-            let name = usize::MAX / 2 - number * crate::definition::MAX_PARTS - i;
-            self.block_at(lane, &format!("{path}.lanes[{i}]"), &block.lane(name));
+            let inner = self.lane(block);
+            self.block_at(lane, &format!("{path}.lanes[{i}]"), &inner);
             self.code.push(Op::Stop);
         }
         let here = self.code.len();
@@ -455,9 +474,14 @@ fn set(def: &StepDef, parts: &mut Parts<'_>) -> Option<Action> {
 fn delay(def: &StepDef, parts: &mut Parts<'_>) -> Option<Delay> {
     if let Some(until) = def.get("until") {
         let text = shown(until);
-        return match Timestamp::parse(text.trim()) {
-            Some(_) => parts.template(&text, "until"),
-            None => computed(&text, "until", parts),
+        return match (Timestamp::parse(text.trim()), Expr::parse(&text)) {
+            (Some(_), _) => parts.template(&text, "until"),
+            (None, Ok(expr)) if !expr.reads_something() => {
+                let message = format!("invalid until \"{text}\" of {}", parts.place);
+                parts.wrong("until", &message, "Give a timestamp such as '2030-01-01 08:00+00', or an expression.");
+                None
+            }
+            (None, _) => computed(&text, "until", parts),
         }
         .map(Delay::Until);
     }
@@ -466,7 +490,11 @@ fn delay(def: &StepDef, parts: &mut Parts<'_>) -> Option<Delay> {
         Some(text) if text.contains("{{") => parts.template(&text, "for").map(Delay::Computed),
         // what begins with a name is computed
         Some(text) if text.trim_start().starts_with(|c: char| c.is_alphabetic() && c != 'P') => {
-            computed(&text, "for", parts).map(Delay::Computed)
+            match Expr::parse(&text) {
+                // a lone word such as "infinity" was meant as a duration
+                Ok(expr) if !expr.reads_something() => parts.length(given, "for").map(Delay::For),
+                _ => computed(&text, "for", parts).map(Delay::Computed),
+            }
         }
         _ => parts.length(given, "for").map(Delay::For),
     }

@@ -80,6 +80,10 @@ pub struct Step {
     pub continue_on_timeout: bool,
     /// False leaves it out.
     pub enabled: bool,
+    /// The step that it is inside of, if no lane begins in between.
+    pub within: Option<usize>,
+    /// How many frames are open where it stands.
+    pub frames: usize,
 }
 
 /// What a step does, with its texts parsed.
@@ -281,6 +285,40 @@ pub enum Op {
     },
     /// Ends the thread.
     Stop,
+}
+
+impl Op {
+    /// The step it is about.
+    pub(crate) fn step(&self) -> Option<usize> {
+        match self {
+            Op::Act(step)
+            | Op::Begin { step, .. }
+            | Op::End(step)
+            | Op::Way { step, .. }
+            | Op::Loop { step, .. }
+            | Op::Next { step, .. }
+            | Op::Fork { step, .. } => Some(*step),
+            Op::Jump(_) | Op::Open | Op::Close | Op::Stop => None,
+        }
+    }
+}
+
+impl Program {
+    /// The first instruction of a step.
+    pub(crate) fn begin(&self, step: usize) -> usize {
+        let first = self.code.iter().position(|op| op.step() == Some(step));
+        first.unwrap_or(self.code.len())
+    }
+
+    /// The instruction behind a step, whatever is inside of it.
+    pub(crate) fn past(&self, step: usize) -> usize {
+        let behind = self.code.iter().enumerate().find_map(|(pc, op)| match op {
+            Op::Act(found) if *found == step => Some(pc + 1),
+            Op::Begin { step: found, past } if *found == step => Some(*past),
+            _ => None,
+        });
+        behind.unwrap_or(self.code.len())
+    }
 }
 
 impl Action {

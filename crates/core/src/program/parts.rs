@@ -92,7 +92,11 @@ impl Parts<'_> {
             None => {
                 let shown = shown(given);
                 let hint = "A duration is like '15 minutes' or 'PT15M'; it is not negative and below 10000 years.";
-                self.wrong(field, &format!("invalid {field} \"{shown}\" of {}", self.place), hint);
+                let message = match self.place.as_str() {
+                    "" => format!("invalid {field} \"{shown}\""),
+                    place => format!("invalid {field} \"{shown}\" of {place}"),
+                };
+                self.wrong(field, &message, hint);
                 None
             }
         }

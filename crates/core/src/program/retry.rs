@@ -1,6 +1,6 @@
 //! Trying a failed step again.
 
-use super::parts::Parts;
+use super::parts::{Parts, duration_text};
 use crate::value::{Duration, Number};
 use serde_json::Value as Json;
 
@@ -60,7 +60,9 @@ impl Retry {
     pub(super) fn read(given: &Json, parts: &mut Parts<'_>) -> Option<Retry> {
         let whole = |value: &Json| value.as_u64().filter(|n| (1..=u64::from(MOST)).contains(n)).map(|n| n as u32);
         let fields = match given {
-            Json::Object(fields) => fields.clone(),
+            Json::Object(fields) => {
+                fields.iter().filter(|(_, value)| !value.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect()
+            }
             Json::Number(_) => serde_json::Map::from_iter([("max".to_owned(), given.clone())]),
             _ => {
                 parts.wrong("retry", "\"retry\" must be a number of tries or an object", RETRY_HINT);
@@ -75,7 +77,7 @@ impl Retry {
         let delays = match fields.get("delays") {
             None => None,
             Some(Json::Array(items)) if !items.is_empty() && items.len() <= 100 => {
-                let micros: Option<Vec<i64>> = items.iter().map(|item| micros(item.as_str()?)).collect();
+                let micros: Option<Vec<i64>> = items.iter().map(|item| micros(&duration_text(item)?)).collect();
                 match micros {
                     Some(micros) => Some(micros),
                     None => {
@@ -99,7 +101,18 @@ impl Retry {
                 }
             },
         };
+        let exponential_only =
+            ["base", "factor", "cap", "jitter"].into_iter().find(|field| fields.contains_key(*field));
         let backoff = match fields.get("backoff").map(|word| word.as_str().unwrap_or_default()) {
+            None | Some("fixed") if let Some(field) = exponential_only => {
+                let message = format!("\"{field}\" of \"retry\" needs \"backoff\": \"exponential\"");
+                parts.wrong("retry", &message, RETRY_HINT);
+                return None;
+            }
+            Some("exponential") if delays.is_some() => {
+                parts.wrong("retry", "\"delays\" of \"retry\" are not for an exponential backoff", RETRY_HINT);
+                return None;
+            }
             None | Some("fixed") => Backoff::Fixed(delays.unwrap_or_else(|| DEFAULT_DELAYS.to_vec())),
             Some("exponential") => exponential(&fields, parts)?,
             Some(other) => {
@@ -117,10 +130,14 @@ const RETRY_HINT: &str = "For example {\"max\": 3, \"delays\": [\"1s\", \"5s\", 
 fn exponential(fields: &serde_json::Map<String, Json>, parts: &mut Parts<'_>) -> Option<Backoff> {
     let mut duration = |field: &str, otherwise: i64| match fields.get(field) {
         None => Some(otherwise),
-        Some(value) => match value.as_str().and_then(micros) {
+        Some(value) => match duration_text(value).as_deref().and_then(micros) {
             Some(micros) if micros > 0 => Some(micros),
             _ => {
-                parts.wrong("retry", &format!("invalid \"{field}\" {value} in \"retry\""), "It is a duration.");
+                parts.wrong(
+                    "retry",
+                    &format!("invalid \"{field}\" {value} in \"retry\""),
+                    "It is a duration above zero.",
+                );
                 None
             }
         },

@@ -23,9 +23,13 @@ pub fn encode(value: &Value) -> Json {
         Value::Duration(d) => tagged("duration", serde_json::json!([d.months, d.days, d.micros])),
         Value::List(items) => Json::Array(items.iter().map(encode).collect()),
         Value::Object(object) => {
-            let fields: Map<String, Json> = object.iter().map(|(k, v)| (k.to_string(), encode(v))).collect();
-            // an object of the user's that looks like one of ours
-            if fields.contains_key(TAG) { tagged("object", Json::Object(fields)) } else { Json::Object(fields) }
+            // JSON objects forget the order of their keys, and one of the user's may look like one of ours
+            if object.get(TAG).is_some() || !object.iter().is_sorted_by(|(a, _), (b, _)| a < b) {
+                let fields = object.iter().flat_map(|(k, v)| [Json::String(k.to_string()), encode(v)]);
+                tagged("object", fields.collect())
+            } else {
+                Json::Object(object.iter().map(|(k, v)| (k.to_string(), encode(v))).collect())
+            }
         }
     }
 }
@@ -48,7 +52,12 @@ pub fn decode(json: &Json) -> Value {
                 let part = |i: usize| v.get(i).and_then(Json::as_i64).unwrap_or_default();
                 Value::Duration(Duration { months: part(0) as i32, days: part(1) as i32, micros: part(2) })
             }
-            (Some("object"), Some(Json::Object(inner))) => object(inner),
+            (Some("object"), Some(Json::Array(inner))) => {
+                let fields = inner
+                    .chunks_exact(2)
+                    .map(|pair| (Arc::from(pair[0].as_str().unwrap_or_default()), decode(&pair[1])));
+                Value::object(fields.collect())
+            }
             _ => object(fields),
         },
     }
@@ -76,6 +85,7 @@ mod tests {
     #[test]
     fn every_kind_of_value_comes_back() {
         let user = Value::object(vec![("$".into(), Value::text("time")), ("v".into(), Value::int(1))]);
+        let unsorted = Value::object(vec![("b".into(), Value::int(1)), ("a".into(), user.clone())]);
         let values = Value::list(vec![
             Value::Null,
             Value::Bool(true),
@@ -85,6 +95,7 @@ mod tests {
             Value::Date(Date(20_000)),
             Value::Duration(Duration::parse("1 month 3 days 4 hours").expect("a duration")),
             user,
+            unsorted,
         ]);
         let text = encode(&values).to_string();
         let back = decode(&serde_json::from_str(&text).expect("JSON"));

@@ -21,11 +21,13 @@ pub struct Node {
 impl Node {
     /// What can be told from the program alone. The tables that its SQL writes are for the caller to add.
     pub fn of(name: &str, program: &Program) -> Node {
-        let starts_on = program.triggers.iter().flat_map(|trigger| trigger.patterns.iter().cloned()).collect();
+        let patterns = program.triggers.iter().flat_map(|trigger| trigger.patterns.iter().cloned());
+        let starts_on = patterns.chain([invocation(name)]).collect();
         let mut makes = Vec::new();
         for step in program.steps.iter().filter(|step| step.enabled) {
             match &step.action {
                 Action::Publish { topic, .. } if topic.is_constant() => makes.push(topic.text().to_owned()),
+                Action::Run { automation, .. } => makes.push(invocation(automation)),
                 Action::StoreState { kind, .. } if kind.is_constant() => makes.push(format!("{}.*", kind.text())),
                 _ => {}
             }
@@ -33,9 +35,15 @@ impl Node {
         Node { name: name.to_owned(), starts_on, makes }
     }
 
+    /// Can it start the other?
     fn starts(&self, other: &Node) -> bool {
         self.makes.iter().any(|made| other.starts_on.iter().any(|pattern| overlap(made, pattern)))
     }
+}
+
+/// The topic on which one automation starts another by name (R001-53).
+fn invocation(name: &str) -> String {
+    format!("automation.invocation.{name}")
 }
 
 /// The shortest way on which an automation can start itself: its own name, those in between, its own name again.

@@ -177,3 +177,22 @@ impl Schedule {
 pub fn zone_data() -> &'static str {
     chrono_tz::IANA_TZDB_VERSION
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Missed, Overlap, Schedule, TickEntry, Timetable};
+
+    #[test]
+    fn a_tick_starts_waits_or_is_skipped_while_earlier_ones_are_under_way() {
+        let entry = |overlap, under_way| {
+            Schedule { timetable: Timetable::Every(1), missed: Missed::Once, overlap }.enter(under_way)
+        };
+        for overlap in [Overlap::Skip, Overlap::Allow, Overlap::Queue] {
+            assert_eq!(entry(overlap, 0), TickEntry::Start);
+        }
+        assert_eq!(entry(Overlap::Allow, 2), TickEntry::Start);
+        assert_eq!(entry(Overlap::Queue, 2), TickEntry::Queue);
+        let TickEntry::Skip(reason) = entry(Overlap::Skip, 2) else { panic!("it is skipped") };
+        assert_eq!(reason.to_string(), "overlap: the runs of earlier ticks have ended; 2 are under way");
+    }
+}

@@ -128,15 +128,23 @@ pub(super) fn values(given: &Json) -> Kept {
         Json::Array(items) if items.is_empty() || !items.iter().all(scalar) => Err(hint()),
         Json::Array(items) => {
             let mut kept: Vec<Json> = Vec::new();
-            for item in items {
-                if !kept.contains(item) {
-                    kept.push(item.clone());
+            for item in items.iter().map(plain) {
+                if !kept.contains(&item) {
+                    kept.push(item);
                 }
             }
             Ok(Some(if kept.len() == 1 && !kept[0].is_null() { kept.remove(0) } else { Json::Array(kept) }))
         }
-        scalar_value if scalar(scalar_value) => Ok(Some(given.clone())),
+        one if scalar(one) => Ok(Some(plain(one))),
         _ => Err(hint()),
+    }
+}
+
+/// A value with its number, if it is one, in its shortest spelling.
+fn plain(value: &Json) -> Json {
+    match value {
+        Json::Number(number) => shortest(&number.to_string()).unwrap_or_else(|| value.clone()),
+        other => other.clone(),
     }
 }
 

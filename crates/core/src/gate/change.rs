@@ -47,7 +47,7 @@ pub fn config(
         && !event.changed.iter().any(|name| columns.contains(name))
     {
         let (wanted, changed) = (columns.join(" or "), event.changed.join(", "));
-        return Err(Reason::new(Code::ColumnsUnchanged, format!("{wanted} changed"), format!("{changed} did")));
+        return Err(Reason::new(Code::ColumnsUnchanged, format!("{wanted} changed"), format!("only {changed} did")));
     }
     match &trigger.change {
         Change::Any => Ok(()),
@@ -84,5 +84,26 @@ pub fn armed_after(trigger: &Trigger, scope: &dyn Scope, budget: &mut Budget, ar
     match &trigger.change {
         Change::Numeric(range) => range.armed_after(scope, budget, armed),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tenant;
+
+    #[test]
+    fn an_automation_sees_its_own_tenant_and_nobody_sees_reserved_ones_by_chance_r001_16_d19() {
+        for (automation, event, passes) in [
+            (Some("acme"), Some("acme"), true),
+            (Some("acme"), Some("other"), false),
+            (Some("acme"), None, false),
+            (None, None, true),
+            (None, Some("acme"), true),
+            (None, Some("_system"), false),
+        ] {
+            assert_eq!(tenant(automation, event).is_ok(), passes, "{automation:?} and {event:?}");
+        }
+        let reason = tenant(Some("acme"), Some("other")).expect_err("another tenant");
+        assert_eq!(reason.to_string(), "other_tenant: tenant is \"acme\"; it is \"other\"");
     }
 }

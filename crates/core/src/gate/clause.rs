@@ -25,7 +25,7 @@ fn judge(
     match condition.holds(scope, budget) {
         Ok(true) => return Ok(()),
         Ok(false) => {}
-        Err(failure) => return Err(Reason::new(error, "it can be worked out", failure.message)),
+        Err(failure) => return Err(Reason::new(error, failure.message, "")),
     }
     // The reason is worked out with a budget of its own: a dear condition is still explained.
     Err(match condition.explain(scope, &mut Budget::default()) {

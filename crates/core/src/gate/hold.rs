@@ -38,7 +38,8 @@ pub enum Heard {
     },
     /// The time goes on as it did.
     Keep,
-    /// The time was up before this event: let it expire first, then hear the event again.
+    /// The time was up before this event: let it expire first, with the entity as it was before the event, then hear
+    /// the event again.
     Due,
     /// It is over.
     Cancel(Reason),
@@ -64,8 +65,8 @@ pub enum Expired {
     Drop(Reason),
 }
 
-/// How long to hold, from now on.
-pub fn deadline(hold: &Hold, scope: &dyn Scope, budget: &mut Budget, now: Timestamp) -> Result<Timestamp, Reason> {
+/// Until when to hold, from now on.
+pub fn deadline(hold: &Hold, scope: &dyn Scope, budget: &mut Budget) -> Result<Timestamp, Reason> {
     let length = match hold {
         Hold::For(micros) => Ok(*micros),
         Hold::Computed(template) => match template.render(scope, budget) {
@@ -77,7 +78,7 @@ pub fn deadline(hold: &Hold, scope: &dyn Scope, budget: &mut Budget, now: Timest
         },
     };
     let clause = || format!("hold_for is a duration of up to {}", in_words(MAX_HOLD));
-    match length.map(|length| now.0.checked_add(length)) {
+    match length.map(|length| scope.now().0.checked_add(length)) {
         Ok(Some(at)) => Ok(Timestamp(at)),
         Ok(None) => Err(Reason::new(Code::HoldInvalid, clause(), "it is beyond the end of time")),
         Err(found) => Err(Reason::new(Code::HoldInvalid, clause(), found)),
@@ -85,17 +86,18 @@ pub fn deadline(hold: &Hold, scope: &dyn Scope, budget: &mut Budget, now: Timest
 }
 
 /// Hears an event of the entity or topic: one of the trigger's own patterns or of [`Trigger::hold_patterns`]. `fired` is
-/// what the gates before this one said, `at` is when the event happened.
+/// what the gates before this one said. `happened` is the earliest time at which the change can have come about, and the
+/// time runs from the scope's now: so it is never too short, and no change within it is overlooked.
 pub fn hear(
     trigger: &Trigger,
     armed: Option<&Armed>,
     fired: bool,
     scope: &dyn Scope,
     budget: &mut Budget,
-    at: Timestamp,
+    happened: Timestamp,
 ) -> Heard {
     let Some(hold) = &trigger.hold_for else { return Heard::Idle };
-    let begin = |budget: &mut Budget, over: Option<Reason>| match (deadline(hold, scope, budget, at), over) {
+    let begin = |budget: &mut Budget, over: Option<Reason>| match (deadline(hold, scope, budget), over) {
         (Ok(deadline), None) => Heard::Arm { deadline },
         (Ok(deadline), Some(reason)) => Heard::Rearm { reason, deadline },
         (Err(_), Some(reason)) => Heard::Cancel(reason),
@@ -106,7 +108,7 @@ pub fn hear(
     };
     let over = if armed.fingerprint != trigger.fingerprint {
         changed()
-    } else if armed.deadline <= at {
+    } else if armed.deadline <= happened {
         return Heard::Due;
     } else {
         match still_holds(trigger, armed, scope, budget) {

@@ -129,3 +129,28 @@ impl Hot {
 pub fn storm(executions: u64, warned: Option<Timestamp>, now: Timestamp) -> bool {
     executions > STORM && warned.is_none_or(|at| now.0.saturating_sub(at.0) >= MINUTE)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Cause, Check, checks, storm};
+    use crate::value::Timestamp;
+
+    #[test]
+    fn only_the_counts_that_matter_are_asked_for_r002_13() {
+        let asked = |update: bool, own: bool| -> Vec<Check> {
+            checks(None, Cause { update, own }).into_iter().map(|(check, _)| check).collect()
+        };
+        assert_eq!(asked(false, false), [Check::General]);
+        assert_eq!(asked(true, false), [Check::General, Check::EntityUpdates]);
+        assert_eq!(asked(true, true), [Check::General, Check::EntityUpdates, Check::OwnWrites]);
+    }
+
+    #[test]
+    fn more_than_twenty_executions_in_a_minute_are_a_storm_said_once_a_minute_r001_42() {
+        let minute = Timestamp(60_000_000);
+        assert!(!storm(20, None, minute));
+        assert!(storm(21, None, minute));
+        assert!(!storm(500, Some(Timestamp(1)), minute));
+        assert!(storm(500, Some(Timestamp(0)), minute));
+    }
+}

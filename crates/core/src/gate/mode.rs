@@ -60,7 +60,7 @@ pub fn enter(mode: Mode, max_runs: Option<u32>, keyed: bool, active: &[ActiveRun
         Mode::Restart => Entry::Restart { cancel: active.iter().map(|run| run.id).collect() },
         Mode::Parallel | Mode::Queued if full => Entry::Skip(Reason::new(
             Code::MaxRuns,
-            format!("at most {most} runs with the same key are under way"),
+            format!("fewer than {most} runs with the same key are under way"),
             format!("{} are", active.len()),
         )),
         Mode::Queued if !active.is_empty() => Entry::Queue { behind: active.len() },

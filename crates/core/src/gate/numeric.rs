@@ -14,8 +14,8 @@ use crate::value::{Number, Timestamp, Value};
 /// Where a number lies.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Side {
-    /// Inside the range.
-    Inside,
+    /// Inside the range; with the value for people.
+    Inside(String),
     /// Outside, or no number at all; with the value for people.
     Outside(String),
     /// It could not be worked out.
@@ -31,21 +31,21 @@ impl Range {
             Side::Outside(value) => {
                 return Err(Reason::new(Code::Outside, self.describe(), format!("it is {value}")));
             }
-            Side::Inside => {}
+            Side::Inside(_) => {}
         }
         if self.level {
             return Ok(());
         }
         let not_crossed =
-            |found: &str| Err(Reason::new(Code::NotCrossed, format!("{} before not", self.describe()), found));
+            |found: String| Err(Reason::new(Code::NotCrossed, format!("comes to {}", self.describe()), found));
         if before(scope).is_null() {
-            return not_crossed("it came into being inside");
+            return not_crossed("it came into being there".to_owned());
         }
         match self.side(&Before(scope), budget) {
             Side::Outside(_) => Ok(()),
-            Side::Inside => not_crossed("it was inside before"),
+            Side::Inside(value) => not_crossed(format!("it was {value}")),
             Side::Unknown(_) if armed == Some(true) => Ok(()),
-            Side::Unknown(error) => not_crossed(&error),
+            Side::Unknown(error) => not_crossed(format!("what it was is not known: {error}")),
         }
     }
 
@@ -58,7 +58,7 @@ impl Range {
         Some(match self.side(&Before(scope), budget) {
             _ if before(scope).is_null() => false,
             Side::Outside(_) => true,
-            Side::Inside => false,
+            Side::Inside(_) => false,
             Side::Unknown(_) => armed.unwrap_or(false),
         })
     }
@@ -67,7 +67,7 @@ impl Range {
     pub(super) fn holds(&self, scope: &dyn Scope, budget: &mut Budget) -> Result<(), Reason> {
         let clause = || format!("{} stays so", self.describe());
         match self.side(scope, budget) {
-            Side::Inside => Ok(()),
+            Side::Inside(_) => Ok(()),
             Side::Outside(value) => Err(Reason::new(Code::HoldBroken, clause(), format!("it is {value}"))),
             Side::Unknown(error) => Err(Reason::new(Code::HoldBroken, clause(), error)),
         }
@@ -93,7 +93,7 @@ impl Range {
                 return Ok(Side::Outside(shown(&value)));
             }
         }
-        Ok(Side::Inside)
+        Ok(Side::Inside(shown(&value)))
     }
 
     fn describe(&self) -> String {
@@ -111,7 +111,7 @@ fn limit(expr: &Expr, scope: &dyn Scope, budget: &mut Budget) -> Result<Option<N
     Ok(expr.eval(scope, budget)?.as_number())
 }
 
-fn before<'a>(scope: &'a dyn Scope) -> &'a Value {
+fn before(scope: &dyn Scope) -> &Value {
     crate::expr::root_of(scope, "old")
 }
 

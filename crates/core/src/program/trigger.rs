@@ -151,6 +151,32 @@ impl Trigger {
         change && self.filter.as_ref().is_none_or(Condition::is_pure_event)
     }
 
+    /// Its expressions beside the filter, each with the field of the document that holds it.
+    pub fn expressions(&self) -> Vec<(&'static str, &Expr)> {
+        let mut found = Vec::new();
+        if let Change::Numeric(range) = &self.change {
+            if let Measure::Expr(expr) = &range.value {
+                found.push(("value", expr));
+            }
+            found.extend(range.above.iter().map(|expr| ("above", expr)));
+            found.extend(range.below.iter().map(|expr| ("below", expr)));
+        }
+        found.extend(self.window.iter().filter_map(|window| window.per.as_ref()).map(|expr| ("window.per", expr)));
+        if let Some(Hold::Computed(template)) = &self.hold_for {
+            found.extend(template.expressions().map(|(expr, _)| ("hold_for", expr)));
+        }
+        found
+    }
+
+    /// The field of the entity that it names, for the columns of a watched table.
+    pub fn field(&self) -> Option<&str> {
+        match &self.change {
+            Change::State(transition) => transition.field.as_deref(),
+            Change::Numeric(Range { value: Measure::Field(field), .. }) => Some(field),
+            _ => None,
+        }
+    }
+
     /// Is it about the changes of an entity?
     pub fn is_change(&self) -> bool {
         self.kind.is_some()
@@ -211,7 +237,7 @@ pub(super) fn trigger(def: &TriggerDef, place: usize, problems: &mut Vec<Problem
         Some(micros) => Some(Hold::For(micros)),
         None => parts.template(text, "hold_for").map(Hold::Computed),
     });
-    let entities = def.entity.as_ref().map(|given| texts(given));
+    let entities = def.entity.as_ref().map(texts);
     Some(Trigger {
         id,
         on: def.on,

@@ -1,7 +1,13 @@
 //! Documents with triggers and options, whole: what they listen to, and that no value of any field breaks anything.
 
+use automation_core::cycles::{self, Node};
 use automation_core::definition::{self, Problem};
+use automation_core::expr::{Budget, FixedScope};
+use automation_core::gate::Code;
+use automation_core::gate::change::{self, Occurrence};
 use automation_core::program::{Program, Trigger, compile};
+use automation_core::schedule::{Missed, Overlap};
+use automation_core::value::{Timestamp, Value};
 use serde_json::{Value as Json, json};
 
 fn read(mut part: Json) -> Result<(Json, Program), Vec<Problem>> {
@@ -82,6 +88,74 @@ fn the_expressions_of_a_trigger_can_be_checked_where_they_stand() {
     let expected =
         [("value", "new.a"), ("above", "new.b"), ("below", "9"), ("window.per", "new.d"), ("hold_for", "new.c")];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn what_an_author_leaves_open_is_what_the_requirements_say() {
+    let limits = read(json!({})).expect("a document").1.limits;
+    assert_eq!((limits.breaker, limits.max_runs, limits.max_executions), (Some(5), None, None));
+    assert_eq!((limits.entity_lock, limits.priority, limits.concurrency), (false, 0, None));
+    let limits = read(json!({"dedup": "new.id"})).expect("a document").1.limits;
+    assert_eq!(limits.dedup.expect("dedup").ttl, 600_000_000, "R001-41: ten minutes");
+}
+
+#[test]
+fn limits_arrive_as_they_were_written() {
+    let limits = read(json!({
+        "mode": "queued", "max_runs": 3, "max_executions": "10 per 1 minute", "entity_lock": true, "priority": 7,
+        "dedup": {"key": "new.id", "ttl": "1 hour"}, "retention": {"age": "2 days", "runs": 50}, "concurrency": 4,
+        "breaker": false,
+    }));
+    let limits = limits.expect("a document").1.limits;
+    assert_eq!((limits.mode, limits.max_runs), (definition::Mode::Queued, Some(3)));
+    let rate = limits.max_executions.expect("a rate");
+    assert_eq!((rate.count, rate.within), (10, 60_000_000));
+    assert_eq!((limits.entity_lock, limits.priority, limits.concurrency), (true, 7, Some(4)));
+    assert_eq!(limits.dedup.expect("dedup").ttl, 3_600_000_000);
+    assert_eq!((limits.keep_for, limits.keep_runs), (Some(172_800_000_000), Some(50)));
+    assert_eq!(limits.breaker, None);
+    let limits = read(json!({"retention": "1 day", "breaker": 2})).expect("a document").1.limits;
+    assert_eq!((limits.keep_for, limits.keep_runs, limits.breaker), (Some(86_400_000_000), None, Some(2)));
+}
+
+#[test]
+fn schedules_arrive_as_they_were_written() {
+    let schedule = |def: Json| trigger(def).schedule.expect("a schedule");
+    for (word, overlap) in [("skip", Overlap::Skip), ("allow", Overlap::Allow), ("queue", Overlap::Queue)] {
+        let found = schedule(json!({"on": "cron", "expr": "@daily", "overlap": word}));
+        assert_eq!((found.missed, found.overlap), (Missed::Once, overlap));
+    }
+    for (missed, expected) in [(json!("skip"), Missed::Skip), (json!({"all": 7}), Missed::All(7))] {
+        assert_eq!(schedule(json!({"on": "interval", "every": "1 hour", "missed": missed})).missed, expected);
+    }
+}
+
+#[test]
+fn a_trigger_that_is_switched_off_refuses_whatever_it_is_asked() {
+    let trigger = trigger(json!({"on": "changed", "kind": "k", "enabled": false}));
+    let scope = FixedScope::new(Value::Null, Timestamp(0));
+    let verdict = change::config(&trigger, &Occurrence::default(), &scope, &mut Budget::default(), None);
+    assert_eq!(verdict.expect_err("it is off").code, Code::Disabled);
+}
+
+/// The loops that can be seen in programs alone: what they publish, store and run.
+#[test]
+fn a_program_shows_what_it_makes_and_what_starts_it() {
+    let node = |name: &str, trigger: Json, step: Json| {
+        let document = json!({ "name": name, "trigger": trigger, "steps": [step] });
+        let program = compile(&definition::read(&document).expect("a document")).expect("a program");
+        Node::of(name, &program)
+    };
+    let on = |topic: &str| json!({"on": "event", "topic": topic});
+    let nodes = [
+        node("a", on("start"), json!({"do": "publish", "topic": "b.go"})),
+        node("b", on("b.*"), json!({"do": "store_state", "kind": "health", "entity": "x", "state": {"n": 1}})),
+        node("c", json!({"on": "state", "kind": "health"}), json!({"do": "run", "automation": "a"})),
+        node("d", on("start"), json!({"do": "publish", "topic": "b.go", "enabled": false})),
+    ];
+    let found = cycles::loop_through("a", &nodes).expect("a loop");
+    assert_eq!(found, ["a", "b", "c", "a"]);
+    assert_eq!(nodes[3].makes, Vec::<String>::new());
 }
 
 #[test]

@@ -197,3 +197,38 @@ impl Scope for Since<'_> {
         self.now.now()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Armed, Expired, Heard, expire, hear};
+    use crate::definition::read;
+    use crate::expr::{Budget, FixedScope};
+    use crate::program::{Trigger, compile};
+    use crate::value::{Timestamp, Value};
+
+    fn trigger() -> Trigger {
+        let document = serde_json::json!({"name": "x", "steps": [{"do": "sql", "sql": "SELECT 1"}],
+            "trigger": {"on": "event", "topic": "t", "hold_for": "1 s"}});
+        compile(&read(&document).expect("a document")).expect("a program").triggers.remove(0)
+    }
+
+    #[test]
+    fn a_timer_that_comes_early_is_not_yet_g8() {
+        let trigger = trigger();
+        let armed =
+            Armed { deadline: Timestamp(1000), fingerprint: trigger.fingerprint, old: Value::Null, new: Value::Null };
+        let at = |now| {
+            let scope = FixedScope::new(Value::Null, Timestamp(now));
+            expire(Some(&trigger), &armed, true, None, &scope, &mut Budget::default())
+        };
+        assert_eq!(at(999), Expired::NotYet);
+        assert_eq!(at(1000), Expired::Fire);
+    }
+
+    #[test]
+    fn the_time_runs_from_now_and_not_from_when_a_long_transaction_began() {
+        let scope = FixedScope::new(Value::Null, Timestamp(5_000_000));
+        let heard = hear(&trigger(), None, true, &scope, &mut Budget::default(), Timestamp(0));
+        assert_eq!(heard, Heard::Arm { deadline: Timestamp(6_000_000) });
+    }
+}

@@ -81,7 +81,7 @@ fn escaped(part: &str, separator: char) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{context, partition};
+    use super::{context, dedup, partition, run};
     use crate::expr::{Budget, Expr, FixedScope};
     use crate::value::{Timestamp, Value};
 
@@ -98,6 +98,31 @@ mod tests {
         assert_eq!(key("new.name", None), "entity orders:42");
         assert_eq!(key("new.none", None), "entity orders:42");
         assert_eq!(key("1 / 0", None), "entity orders:42");
+    }
+
+    #[test]
+    fn runs_exclude_each_other_by_key_or_else_by_entity_d13() {
+        let roots = Value::from_json(r#"{"new": {"customer": 7.0, "none": null}}"#).expect("JSON");
+        let scope = FixedScope::new(roots, Timestamp(0));
+        let entity = Some(("orders", "42"));
+        let key = |text: Option<&str>, entity| {
+            let key = text.map(|text| Expr::parse(text).expect("an expression"));
+            run(key.as_ref(), &scope, &mut Budget::default(), None, entity)
+        };
+        assert_eq!(key(Some("new.customer"), entity).as_deref(), Some("key 7"));
+        assert_eq!(key(Some("new.none"), entity).as_deref(), Some("entity orders:42"));
+        assert_eq!(key(None, entity).as_deref(), Some("entity orders:42"));
+        assert_eq!(key(None, None), None);
+    }
+
+    #[test]
+    fn events_without_a_dedup_key_are_never_the_same_r001_41() {
+        let roots = Value::from_json(r#"{"new": {"id": 7, "none": null}}"#).expect("JSON");
+        let scope = FixedScope::new(roots, Timestamp(0));
+        let key = |text| dedup(&Expr::parse(text).expect("an expression"), &scope, &mut Budget::default(), Some("t"));
+        assert_eq!(key("new.id").as_deref(), Some("t/key 7"));
+        assert_eq!(key("new.none"), None);
+        assert_eq!(key("1 / 0"), None);
     }
 
     #[test]

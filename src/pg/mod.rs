@@ -9,6 +9,8 @@ pub mod encode;
 pub mod engine_sql;
 pub mod identity;
 pub mod innocence;
+pub mod insert;
+pub mod log_scan;
 pub mod names;
 pub mod raw;
 pub mod session;

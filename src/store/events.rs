@@ -105,6 +105,8 @@ pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
         Some(pg_sys::Datum::from(0i64)),
         Some(pg_sys::Datum::from(xid)),
         Some(pg_sys::Datum::from(at)),
+        // set in the first of each group when it is inserted
+        Some(pg_sys::Datum::from(0i32)),
         cause.run.map(pg_sys::Datum::from),
         event.relation.map(pg_sys::Datum::from),
         Some(pg_sys::Datum::from(cause.role)),
@@ -178,27 +180,40 @@ pub struct Event {
 impl Event {
     /// Reads the eighteen columns from id to payload, in the order of this struct; `first` is the number of the first.
     pub fn read(row: &Row<'_>, first: usize) -> Option<Event> {
-        let id = row.int8(first)?;
-        let op = row.char(first + 7).and_then(Op::from_code)?;
+        Self::read_columns(row, |place| first + place)
+    }
+
+    /// Reads a row of the log itself, which has two columns more: group_span and dedup_key.
+    pub fn read_logged(row: &Row<'_>) -> Option<Event> {
+        Self::read_columns(row, |place| match place {
+            0..=2 => place + 1,
+            3..=13 => place + 2,
+            _ => place + 3,
+        })
+    }
+
+    fn read_columns(row: &Row<'_>, column: impl Fn(usize) -> usize) -> Option<Event> {
+        let id = row.int8(column(0))?;
+        let op = row.char(column(7)).and_then(Op::from_code)?;
         Some(Event {
             id,
-            xid: row.int8(first + 1).unwrap_or_default() as u64,
-            occurred_at: row.int8(first + 2).unwrap_or_default(),
-            cause_run: row.int8(first + 3),
-            relation: row.oid(first + 4),
-            role: row.oid(first + 5).unwrap_or(pg_sys::InvalidOid),
-            depth: row.int2(first + 6).unwrap_or_default(),
+            xid: row.int8(column(1)).unwrap_or_default() as u64,
+            occurred_at: row.int8(column(2)).unwrap_or_default(),
+            cause_run: row.int8(column(3)),
+            relation: row.oid(column(4)),
+            role: row.oid(column(5)).unwrap_or(pg_sys::InvalidOid),
+            depth: row.int2(column(6)).unwrap_or_default(),
             op,
-            truncated: row.bool(first + 8).unwrap_or_default(),
-            kind: row.text(first + 9),
-            entity_id: row.text(first + 10),
-            topic: row.text(first + 11),
-            tenant: row.text(first + 12),
-            actor: row.text(first + 13),
-            changed: row.text_array(first + 14),
-            prev: row.text(first + 15),
-            next: row.text(first + 16),
-            payload: row.text(first + 17),
+            truncated: row.bool(column(8)).unwrap_or_default(),
+            kind: row.text(column(9)),
+            entity_id: row.text(column(10)),
+            topic: row.text(column(11)),
+            tenant: row.text(column(12)),
+            actor: row.text(column(13)),
+            changed: row.text_array(column(14)),
+            prev: row.text(column(15)),
+            next: row.text(column(16)),
+            payload: row.text(column(17)),
         })
     }
 

@@ -1,6 +1,9 @@
 //! The router's place in the log, and the events behind it.
+use std::ops::ControlFlow;
+
 use super::events::Event;
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
+use crate::pg::log_scan::LogScan;
 use crate::pg::snapshot::Snapshot;
 
 /// A moment in the log: a snapshot, and the ids around it.
@@ -129,56 +132,80 @@ pub fn finish_batch(cursor: &Cursor, to: &Moment) {
     }
 }
 
-pub const BY_ID: &str = "
-    SELECT e.id, e.xid, e.occurred_at, e.cause_run, e.relation, e.role, e.depth, e.op, e.truncated, e.kind,
-           e.entity_id, e.topic, e.tenant, e.actor, e.changed, e.prev, e.next, e.payload
-      FROM automation_internal.event AS e
-     WHERE e.id > $1
-       AND e.id <= $2
-     ORDER BY e.id
-     LIMIT $3";
-
 /// Events in a range of ids, in order.
 pub fn events_between(above: i64, up_to: i64, limit: i64) -> Vec<Event> {
-    read(query(BY_ID, &[above.into(), up_to.into(), limit.into()], |row| Event::read(row, 1)))
+    let Some(log) = LogScan::open() else { return Vec::new() };
+    read_between(&log, above, up_to, limit as usize, |_| true)
 }
 
-pub const OF_TRANSACTIONS: &str = "
-    SELECT e.id, e.xid, e.occurred_at, e.cause_run, e.relation, e.role, e.depth, e.op, e.truncated, e.kind,
-           e.entity_id, e.topic, e.tenant, e.actor, e.changed, e.prev, e.next, e.payload
-      FROM automation_internal.event AS e
-     WHERE e.xid = ANY ($1)
-       AND e.id + 0 > $2
-       AND e.id + 0 <= $3
-     ORDER BY e.id + 0
-     LIMIT $4";
-
-/// Events of the given transactions within a range of ids, in order. The ids are written as expressions so that only
-/// the index on (xid, id) fits: a walk along the ids would read the log from its beginning.
-pub fn events_of(xids: &[u64], above: i64, up_to: i64, limit: i64) -> Vec<Event> {
-    let args = [Arg::xid8s(xids), above.into(), up_to.into(), limit.into()];
-    read(query(OF_TRANSACTIONS, &args, |row| Event::read(row, 1)))
+/// Each partition gives its first `limit`; more than one of them has any only around midnight.
+fn read_between(log: &LogScan, above: i64, up_to: i64, limit: usize, wanted: impl Fn(u64) -> bool) -> Vec<Event> {
+    let mut events: Vec<Event> = Vec::new();
+    if limit == 0 {
+        return events;
+    }
+    let (mut begin, mut last) = (0, i64::MIN);
+    log.by_id(above, up_to, |row| {
+        let id = row.int8(1).unwrap_or_default();
+        if id < last {
+            // the next partition
+            begin = events.len();
+        }
+        last = id;
+        if wanted(row.int8(2).unwrap_or_default() as u64) {
+            events.extend(Event::read_logged(row));
+        }
+        if events.len() - begin >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    events.sort_by_key(|event| event.id);
+    events.truncate(limit);
+    events
 }
 
-const SINCE_TRANSACTION: &str = "
-    SELECT e.id, e.xid, e.occurred_at, e.cause_run, e.relation, e.role, e.depth, e.op, e.truncated, e.kind,
-           e.entity_id, e.topic, e.tenant, e.actor, e.changed, e.prev, e.next, e.payload
-      FROM automation_internal.event AS e
-     WHERE e.xid >= $1
-       AND e.xid < $2
-       AND e.id + 0 > $3
-       AND e.id + 0 <= $4
-     ORDER BY e.id + 0
-     LIMIT $5";
-
-/// Events of a range of transactions within a range of ids, in order.
-pub fn events_since(xid: u64, below: u64, above: i64, up_to: i64, limit: i64) -> Vec<Event> {
-    let args = [Arg::xid8(xid), Arg::xid8(below), above.into(), up_to.into(), limit.into()];
-    read(query(SINCE_TRANSACTION, &args, |row| Event::read(row, 1)))
+/// Which transactions are late: those of a list, and those of a range.
+pub struct Late<'a> {
+    pub listed: &'a [u64],
+    pub from: u64,
+    pub below: u64,
 }
 
-fn read(rows: Vec<Option<Event>>) -> Vec<Event> {
-    rows.into_iter().flatten().collect()
+/// Events of late transactions within a range of ids, in order.
+///
+/// Only the first event of each group is to be found by its transaction; it says how far the group reaches, and the
+/// ids up to there are read. `limit` groups of one transaction have at least as many events, so what lies behind them is
+/// not needed yet.
+pub fn events_of(late: &Late<'_>, above: i64, up_to: i64, limit: i64) -> Vec<Event> {
+    let Some(log) = LogScan::open() else { return Vec::new() };
+    let mut xids = log.transactions(late.from, late.below, up_to);
+    xids.extend(late.listed);
+    xids.sort_unstable();
+    let limit = limit as usize;
+    let mut ranges: Vec<(i64, i64)> = xids.iter().flat_map(|xid| log.groups_of(*xid, above, up_to, limit)).collect();
+    ranges.sort_unstable();
+    let mut events = Vec::new();
+    for (first, last) in joined(&ranges) {
+        let (from, to) = (above.max(first - 1), up_to.min(last));
+        events.extend(read_between(&log, from, to, limit - events.len(), |xid| xids.binary_search(&xid).is_ok()));
+        if events.len() >= limit {
+            break;
+        }
+    }
+    events
+}
+
+/// Ranges so near to each other that reading across is cheaper than another look.
+const NEAR: i64 = 50;
+
+/// Joins ranges, sorted by where they begin, that overlap or lie near each other.
+fn joined(ranges: &[(i64, i64)]) -> Vec<(i64, i64)> {
+    let mut joined: Vec<(i64, i64)> = Vec::new();
+    for &(first, last) in ranges {
+        match joined.last_mut() {
+            Some(before) if first <= before.1 + NEAR => before.1 = before.1.max(last),
+            _ => joined.push((first, last)),
+        }
+    }
+    joined
 }
 
 const TAKE_CANCELLED: &str = "

@@ -180,7 +180,7 @@ impl Pending {
             let tuple = form(leaf.descriptor, row);
             pg_sys::MemoryContextSwitchTo(previous);
             self.bytes += (*tuple).t_len as usize;
-            let made_by = pg_sys::GetCurrentSubTransactionId();
+            let made_by = unguarded::GetCurrentSubTransactionId();
             self.rows.push(Waiting { made_by, command, relation: leaf.relation, tuple });
         }
         if self.bytes >= MOST_BYTES {
@@ -216,17 +216,18 @@ impl Pending {
     /// What an outer subtransaction has waiting is not inserted by an inner one, whose rollback would take it along.
     fn insert(&mut self, wanted: impl Fn(&Waiting) -> bool) {
         // SAFETY: reads state of the current transaction.
-        let current = unsafe { pg_sys::GetCurrentSubTransactionId() };
-        let (mut mine, others): (Vec<Waiting>, Vec<Waiting>) =
-            std::mem::take(&mut self.rows).into_iter().partition(|row| row.made_by == current && wanted(row));
-        self.rows = others;
+        let current = unsafe { unguarded::GetCurrentSubTransactionId() };
+        let mut mine = std::mem::take(&mut self.rows);
+        if !mine.iter().all(|row| row.made_by == current && wanted(row)) {
+            (mine, self.rows) = mine.into_iter().partition(|row| row.made_by == current && wanted(row));
+        }
         // Stable: within a command the order stays that in which the rows came.
         mine.sort_by_key(|row| row.command);
         draw_ids(&mine);
         while let Some(relation) = mine.first().map(|row| row.relation) {
-            let (same, rest): (Vec<Waiting>, Vec<Waiting>) = mine.into_iter().partition(|row| row.relation == relation);
-            mine = rest;
-            let tuples: Vec<pg_sys::HeapTuple> = same.iter().map(|row| row.tuple).collect();
+            let tuples: Vec<pg_sys::HeapTuple> =
+                mine.iter().filter(|row| row.relation == relation).map(|row| row.tuple).collect();
+            mine.retain(|row| row.relation != relation);
             // SAFETY: the tuples were formed with this relation's descriptor in this transaction.
             unsafe {
                 insert_tuples(relation, &tuples, leads_group);
@@ -234,6 +235,10 @@ impl Pending {
                     tuples.into_iter().for_each(|tuple| pg_sys::heap_freetuple(tuple));
                 }
             }
+        }
+        if self.rows.is_empty() {
+            // its memory is good for the next ones
+            self.rows = mine;
         }
         if self.rows.is_empty() && !self.memory.is_null() {
             // SAFETY: no tuple is left in it.
@@ -308,6 +313,34 @@ fn draw_ids(rows: &[Waiting]) {
 fn leads_group(tuple: pg_sys::HeapTuple) -> bool {
     // SAFETY: the tuple of an event.
     unsafe { *field::<i32>(tuple, GROUP_SPAN_AT) > 0 }
+}
+
+/// Texts as varlena datums, in one piece of memory: they are copied into a tuple and forgotten.
+pub struct Texts<const N: usize> {
+    pub datums: [Cell; N],
+    _memory: Vec<u64>,
+}
+
+impl<const N: usize> Texts<N> {
+    pub fn with_room_for(texts: &[Option<&[u8]>; N]) -> Self {
+        const HEADER: usize = pg_sys::VARHDRSZ;
+        let words = |bytes: &[u8]| (HEADER + bytes.len()).div_ceil(8);
+        let mut memory = vec![0u64; texts.iter().flatten().map(|bytes| words(bytes)).sum()];
+        let mut rest = &mut memory[..];
+        let datums = texts.map(|text| {
+            let bytes = text?;
+            let (mine, others) = std::mem::take(&mut rest).split_at_mut(words(bytes));
+            rest = others;
+            let place = mine.as_mut_ptr();
+            // SAFETY: the place has room for header and bytes, and is aligned for the header.
+            unsafe {
+                pgrx::set_varsize_4b(place.cast(), (HEADER + bytes.len()) as i32);
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.cast::<u8>().add(HEADER), bytes.len());
+            }
+            Some(pg_sys::Datum::from(place))
+        });
+        Texts { datums, _memory: memory }
+    }
 }
 
 /// A text, json or other plain varlena datum in the current memory context.

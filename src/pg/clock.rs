@@ -1,5 +1,5 @@
 //! The one place that reads the time.
-use pgrx::pg_sys;
+use super::raw::unguarded;
 
 /// Microseconds since 2000-01-01 00:00 UTC: Postgres' own timestamptz.
 pub type Micros = i64;
@@ -11,7 +11,7 @@ const DAY: i64 = 86_400_000_000;
 /// What the clock on the wall says now, not when the transaction began.
 pub fn now() -> Micros {
     // SAFETY: reads the system clock, nothing else.
-    unsafe { pg_sys::GetCurrentTimestamp() }
+    unsafe { unguarded::GetCurrentTimestamp() }
 }
 
 /// Days since 2000-01-01 in UTC: the number of the partition an instant belongs to.

@@ -10,6 +10,7 @@ pub mod engine_sql;
 pub mod identity;
 pub mod innocence;
 pub mod insert;
+pub mod instant;
 pub mod log_scan;
 pub mod names;
 pub mod raw;

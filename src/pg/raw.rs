@@ -82,6 +82,22 @@ pub mod unguarded {
         ) -> pg_sys::Datum;
         pub fn stringToQualifiedNameList(text: *const c_char) -> *mut pg_sys::List;
         pub fn CommitTransactionCommand();
+        pub fn numeric_out(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum;
+        // These raise nothing.
+        pub fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
+        pub fn GetCurrentSubTransactionId() -> pg_sys::SubTransactionId;
+        pub fn GetTopFullTransactionIdIfAny() -> pg_sys::FullTransactionId;
+        pub fn GetOuterUserId() -> pg_sys::Oid;
+        pub fn HeapTupleHeaderGetCmin(tuple: pg_sys::HeapTupleHeader) -> pg_sys::CommandId;
+        pub fn HeapTupleHeaderGetCmax(tuple: pg_sys::HeapTupleHeader) -> pg_sys::CommandId;
+        pub fn heap_deform_tuple(
+            tuple: pg_sys::HeapTuple,
+            descriptor: pg_sys::TupleDesc,
+            values: *mut pg_sys::Datum,
+            nulls: *mut bool,
+        );
+        pub fn pg_trigger_depth(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum;
+        // Several of these share one guard, see pg::insert and pg::append.
         pub fn nextval_internal(relid: pg_sys::Oid, check_permissions: bool) -> i64;
         pub fn table_open(relation: pg_sys::Oid, lockmode: pg_sys::LOCKMODE) -> pg_sys::Relation;
         pub fn table_close(relation: pg_sys::Relation, lockmode: pg_sys::LOCKMODE);

@@ -40,7 +40,16 @@ impl Snapshot {
 /// Id of the current transaction, 0 if it has none yet.
 pub fn own_transaction() -> u64 {
     // SAFETY: reads state of the current transaction.
-    unsafe { pgrx::pg_sys::GetTopFullTransactionIdIfAny().value }
+    unsafe { super::raw::unguarded::GetTopFullTransactionIdIfAny().value }
+}
+
+/// Id of the current transaction, which gets one if it has none yet.
+pub fn assigned_transaction() -> u64 {
+    match own_transaction() {
+        // SAFETY: inside a transaction.
+        0 => unsafe { pgrx::pg_sys::GetTopFullTransactionId().value },
+        xid => xid,
+    }
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use automation_core::value::Value;
 use pgrx::pg_sys;
 
-use crate::pg::append::{self, Pending, varlena};
+use crate::pg::append::{self, Pending, Texts};
 use crate::pg::clock::{self, Micros};
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity;
+use crate::pg::snapshot::assigned_transaction;
 use crate::{context, workers};
 
 /// What happened, as the `op` column has it.
@@ -93,13 +94,23 @@ pub fn append_event(event: &NewEvent<'_>) -> i64 {
 /// Notes an event that a command has caused. It is inserted when the outermost statement ends, or when enough wait, in
 /// the order of commands: a trigger may change a row before the statement that fired it has come to that row.
 pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
-    // SAFETY: assigns the transaction its id if it has none; must come before the event's id is drawn, since the
-    // router relies on ids of transactions younger than a snapshot being younger than that snapshot.
-    #[allow(unsafe_code)]
-    let xid = unsafe { pg_sys::GetTopFullTransactionId().value };
+    // Assigns the transaction its id if it has none; must come before the event's id is drawn, since the router relies on
+    // ids of transactions younger than a snapshot being younger than that snapshot.
+    let xid = assigned_transaction();
     let cause = context::cause();
     let at = clock::now();
-    let text = |bytes: &[u8]| varlena(bytes);
+    let texts = Texts::with_room_for(&[
+        event.kind.map(str::as_bytes),
+        event.entity_id,
+        event.topic.map(str::as_bytes),
+        event.tenant,
+        cause.actor.as_deref().map(str::as_bytes),
+        event.dedup_key.map(str::as_bytes),
+        event.prev,
+        event.next,
+        event.payload,
+    ]);
+    let [kind, entity_id, topic, tenant, actor, dedup_key, prev, next, payload] = texts.datums;
     let row = [
         // drawn when it is inserted
         Some(pg_sys::Datum::from(0i64)),
@@ -113,16 +124,16 @@ pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
         Some(pg_sys::Datum::from(cause.depth)),
         Some(pg_sys::Datum::from(event.op.unwrap_or(Op::Emitted).code() as i8)),
         Some(pg_sys::Datum::from(event.truncated)),
-        event.kind.map(|kind| text(kind.as_bytes())),
-        event.entity_id.map(text),
-        event.topic.map(|topic| text(topic.as_bytes())),
-        event.tenant.map(text),
-        cause.actor.map(|actor| text(actor.as_bytes())),
-        event.dedup_key.map(|key| text(key.as_bytes())),
+        kind,
+        entity_id,
+        topic,
+        tenant,
+        actor,
+        dedup_key,
         event.changed,
-        event.prev.map(text),
-        event.next.map(text),
-        event.payload.map(text),
+        prev,
+        next,
+        payload,
     ];
     // If the table is gone, the extension is being dropped under us, and there is nobody left to tell.
     if PENDING.with(|pending| pending.borrow_mut().add("event", at, command, row)) {

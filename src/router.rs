@@ -12,6 +12,7 @@ use crate::failpoint::failpoint;
 use crate::pg::append::next_id;
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity::{self, as_engine};
+use crate::pg::log_scan::LogScan;
 use crate::scope::EventScope;
 use crate::store::dispatches::{self, NewDispatch, Reason};
 use crate::store::events::{Event, Op};
@@ -80,10 +81,11 @@ impl Batch {
 fn next_events(cursor: &Cursor, to: &Moment, limit: i64) -> Batch {
     let mut events = Vec::new();
     let mut position = cursor.position;
+    let Some(mut log) = LogScan::open() else { return Batch { events, position, done: true } };
     if position < cursor.from_floor {
         let late: Vec<u64> = cursor.from.in_progress.iter().copied().filter(|xid| to.snapshot.sees(*xid)).collect();
         let late = Late { listed: &late, from: cursor.from.xmax, below: to.snapshot.xmax };
-        events = cursor_store::events_of(&late, position, cursor.from_floor, limit);
+        events = cursor_store::events_of(&mut log, &late, position, cursor.from_floor, limit);
         if events.len() as i64 == limit {
             position = events.last().map_or(position, |event| event.id);
             retain_batch(&mut events, cursor, to);
@@ -92,7 +94,7 @@ fn next_events(cursor: &Cursor, to: &Moment, limit: i64) -> Batch {
         position = cursor.from_floor;
     }
     let room = limit - events.len() as i64;
-    let found = cursor_store::events_between(position, to.ceiling, room);
+    let found = cursor_store::events_between(&mut log, position, to.ceiling, room);
     let done = (found.len() as i64) < room;
     position = found.last().map_or(position, |event| event.id);
     events.extend(found);
@@ -121,7 +123,9 @@ pub fn route_own(above: i64) -> (usize, i64) {
         let ahead = cursor_store::peek().map(|cursor| cursor.ahead).unwrap_or_default();
         let above = ahead.iter().filter(|(own, _)| *own == xid).map(|(_, id)| *id).fold(above, i64::max);
         let own = Late { listed: &[xid], from: 0, below: 0 };
-        let events = cursor_store::events_of(&own, above, i64::MAX, gucs::route_batch_size());
+        let Some(mut log) = LogScan::open() else { return (0, above) };
+        let events = cursor_store::events_of(&mut log, &own, above, i64::MAX, gucs::route_batch_size());
+        drop(log);
         let Some(last) = events.last().map(|event| event.id) else { return (0, above) };
         route_events(&events);
         cursor_store::note_ahead(xid, last);

@@ -356,6 +356,15 @@ pub fn last_id() -> i64 {
     LAST_ID.get()
 }
 
+/// The value that was drawn last from one of our sequences by anybody, 0 if none was. The current user must be allowed to
+/// ask. None if it is gone.
+pub fn last_drawn(sequence: &str) -> Option<i64> {
+    let oid = names::internal_relation(sequence)?;
+    // SAFETY: a built-in function and the oid of a sequence.
+    let last = unsafe { pgrx::direct_function_call::<i64>(pg_sys::pg_sequence_last_value, &[Some(oid.into())]) };
+    Some(last.unwrap_or(0))
+}
+
 /// The next value of one of our sequences, whatever rights the current user has.
 pub fn next_id(sequence: &str) -> i64 {
     let id = match names::internal_relation(sequence) {

@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use pgrx::pg_sys;
 
 use super::engine_sql::Row;
+use super::table_scan::StatementSnapshot;
 use super::{names, raw};
 
 /// Columns of the log that its indexes know: see sql/schema/10_tables.sql.
@@ -30,7 +31,16 @@ thread_local! {
 
 /// The log, open for reading in one snapshot: everything committed by now, and what this transaction wrote itself.
 pub struct LogScan {
-    leaves: Vec<(Leaf, pg_sys::Relation)>,
+    leaves: Vec<OpenLeaf>,
+    snapshot: StatementSnapshot,
+}
+
+/// A partition with rows. Its scans are set up when first asked for and then moved.
+struct OpenLeaf {
+    leaf: Leaf,
+    relation: pg_sys::Relation,
+    by_id: Option<IndexScan>,
+    by_xid: Option<IndexScan>,
 }
 
 impl LogScan {
@@ -38,8 +48,7 @@ impl LogScan {
     /// is being dropped.
     pub fn open() -> Option<Self> {
         let parent = names::internal_relation("event")?;
-        // SAFETY: the lock on the parent keeps its partitions; they are closed again when this is dropped. A snapshot of
-        // its own, after a new command has begun, is what a statement would have.
+        // SAFETY: the lock on the parent keeps its partitions; they are closed again when this is dropped.
         unsafe {
             pg_sys::LockRelationOid(parent, pg_sys::AccessShareLock as i32);
             let mut leaves = Vec::new();
@@ -48,44 +57,44 @@ impl LogScan {
                 if pg_sys::RelationGetNumberOfBlocksInFork(opened, pg_sys::ForkNumber::MAIN_FORKNUM) == 0 {
                     pg_sys::table_close(opened, pg_sys::NoLock as i32);
                 } else {
-                    leaves.push((leaf, opened));
+                    leaves.push(OpenLeaf { leaf, relation: opened, by_id: None, by_xid: None });
                 }
             }
-            pg_sys::CommandCounterIncrement();
-            pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
-            Some(LogScan { leaves })
+            Some(LogScan { leaves, snapshot: StatementSnapshot::take() })
         }
     }
 
     /// Calls `found` with the events whose ids lie in the range, partition by partition, each in the order of ids, until
     /// it breaks off.
-    pub fn by_id(&self, above: i64, up_to: i64, mut found: impl FnMut(&Row<'_>) -> ControlFlow<()>) {
+    pub fn by_id(&mut self, above: i64, up_to: i64, mut found: impl FnMut(&Row<'_>) -> ControlFlow<()>) {
         let keys = [key(1, Compare::Above, above as u64), key(1, Compare::UpTo, up_to as u64)];
-        for (leaf, relation) in &self.leaves {
-            scan(*relation, leaf.by_id, &keys, true, &mut found);
+        for leaf in &mut self.leaves {
+            leaf.by_id(&self.snapshot).each(&keys, true, &mut found);
         }
     }
 
     /// The groups of a transaction that reach above an id and begin at or below another, as (first id, last id) in
     /// order. At most `limit` of those that begin above.
-    pub fn groups_of(&self, xid: u64, above: i64, up_to: i64, limit: usize) -> Vec<(i64, i64)> {
+    pub fn groups_of(&mut self, xid: u64, above: i64, up_to: i64, limit: usize) -> Vec<(i64, i64)> {
         let mut groups = Vec::new();
-        for (leaf, relation) in &self.leaves {
+        for leaf in &mut self.leaves {
+            let scan = leaf.by_xid(&self.snapshot);
             let mut room = limit;
             let ahead = [
                 key(1, Compare::Equal, xid),
                 key(2, Compare::Above, above as u64),
                 key(2, Compare::UpTo, up_to as u64),
             ];
-            scan(*relation, leaf.by_xid, &ahead, true, &mut |row| {
+            scan.each(&ahead, true, &mut |row| {
                 groups.extend(group(row));
                 room -= 1;
                 if room == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
             if above > 0 {
                 // The last one that begins before may reach beyond.
-                let behind = [key(1, Compare::Equal, xid), key(2, Compare::UpTo, above as u64)];
-                scan(*relation, leaf.by_xid, &behind, false, &mut |row| {
+                let behind =
+                    [key(1, Compare::Equal, xid), key(2, Compare::Above, 0), key(2, Compare::UpTo, above as u64)];
+                scan.each(&behind, false, &mut |row| {
                     groups.extend(group(row).filter(|(_, last)| *last > above));
                     ControlFlow::Break(())
                 });
@@ -96,9 +105,10 @@ impl LogScan {
     }
 
     /// The transactions of a range that have an event at or below an id.
-    pub fn transactions(&self, from: u64, below: u64, up_to: i64) -> Vec<u64> {
+    pub fn transactions(&mut self, from: u64, below: u64, up_to: i64) -> Vec<u64> {
         let mut xids = Vec::new();
-        for (leaf, relation) in &self.leaves {
+        for leaf in &mut self.leaves {
+            let scan = leaf.by_xid(&self.snapshot);
             let mut next = from;
             // One look per transaction once it has shown many groups, so that those of a long one are not all read.
             while next < below {
@@ -106,7 +116,7 @@ impl LogScan {
                 let mut skip = None;
                 let keys =
                     [key(1, Compare::Least, next), key(1, Compare::Below, below), key(2, Compare::UpTo, up_to as u64)];
-                scan(*relation, leaf.by_xid, &keys, true, &mut |row| {
+                scan.each(&keys, true, &mut |row| {
                     let xid = row.int8(XID as usize).unwrap_or_default() as u64;
                     if xid != seen.0 {
                         seen = (xid, 0);
@@ -137,11 +147,11 @@ impl Drop for LogScan {
             return;
         }
         // SAFETY: pairs with `open`; the locks are kept until the transaction ends, as a statement's are.
-        unsafe {
-            pg_sys::PopActiveSnapshot();
-            for (_, relation) in &self.leaves {
-                pg_sys::table_close(*relation, pg_sys::NoLock as i32);
+        for leaf in &mut self.leaves {
+            for scan in [leaf.by_id.take(), leaf.by_xid.take()].into_iter().flatten() {
+                scan.end();
             }
+            unsafe { pg_sys::table_close(leaf.relation, pg_sys::NoLock as i32) };
         }
     }
 }
@@ -219,33 +229,68 @@ fn key(column: i16, compare: Compare, value: u64) -> pg_sys::ScanKeyData {
     key
 }
 
-fn scan(
+impl OpenLeaf {
+    fn by_id(&mut self, snapshot: &StatementSnapshot) -> &mut IndexScan {
+        let (relation, index) = (self.relation, self.leaf.by_id);
+        self.by_id.get_or_insert_with(|| IndexScan::begin(relation, index, 2, snapshot))
+    }
+
+    fn by_xid(&mut self, snapshot: &StatementSnapshot) -> &mut IndexScan {
+        let (relation, index) = (self.relation, self.leaf.by_xid);
+        self.by_xid.get_or_insert_with(|| IndexScan::begin(relation, index, 3, snapshot))
+    }
+}
+
+/// A scan along an index, to be moved from range to range.
+struct IndexScan {
     relation: pg_sys::Relation,
-    index: pg_sys::Oid,
-    keys: &[pg_sys::ScanKeyData],
-    forward: bool,
-    found: &mut impl FnMut(&Row<'_>) -> ControlFlow<()>,
-) {
-    let direction = if forward {
-        pg_sys::ScanDirection::ForwardScanDirection
-    } else {
-        pg_sys::ScanDirection::BackwardScanDirection
-    };
-    // SAFETY: relation and index belong together, the active snapshot is `open`'s; a row is read before the slot moves on.
-    unsafe {
-        let index = pg_sys::index_open(index, pg_sys::AccessShareLock as i32);
-        let slot = pg_sys::table_slot_create(relation, std::ptr::null_mut());
-        let count = keys.len() as i32;
-        let scan = pg_sys::index_beginscan(relation, index, pg_sys::GetActiveSnapshot(), count, 0);
-        pg_sys::index_rescan(scan, keys.as_ptr().cast_mut(), count, std::ptr::null_mut(), 0);
-        while pg_sys::index_getnext_slot(scan, direction, slot) {
-            let tuple = pg_sys::ExecFetchSlotHeapTuple(slot, false, std::ptr::null_mut());
-            if found(&Row::of(tuple, (*relation).rd_att)).is_break() {
-                break;
+    index: pg_sys::Relation,
+    slot: *mut pg_sys::TupleTableSlot,
+    scan: pg_sys::IndexScanDesc,
+}
+
+impl IndexScan {
+    fn begin(relation: pg_sys::Relation, index: pg_sys::Oid, keys: i32, snapshot: &StatementSnapshot) -> Self {
+        // SAFETY: the index belongs to the relation, which stays open; ended by `end`, or by an error's rollback.
+        unsafe {
+            let index = pg_sys::index_open(index, pg_sys::AccessShareLock as i32);
+            let slot = pg_sys::table_slot_create(relation, std::ptr::null_mut());
+            let scan = pg_sys::index_beginscan(relation, index, snapshot.get(), keys, 0);
+            IndexScan { relation, index, slot, scan }
+        }
+    }
+
+    /// Calls `found` with the rows that fit the keys until it breaks off.
+    fn each(
+        &mut self,
+        keys: &[pg_sys::ScanKeyData],
+        forward: bool,
+        found: &mut impl FnMut(&Row<'_>) -> ControlFlow<()>,
+    ) {
+        let direction = if forward {
+            pg_sys::ScanDirection::ForwardScanDirection
+        } else {
+            pg_sys::ScanDirection::BackwardScanDirection
+        };
+        // SAFETY: as many keys as the scan was begun with; a row is read before the slot moves on.
+        unsafe {
+            let (keys, count) = (keys.as_ptr().cast_mut(), keys.len() as i32);
+            pg_sys::index_rescan(self.scan, keys, count, std::ptr::null_mut(), 0);
+            while pg_sys::index_getnext_slot(self.scan, direction, self.slot) {
+                let tuple = pg_sys::ExecFetchSlotHeapTuple(self.slot, false, std::ptr::null_mut());
+                if found(&Row::of(tuple, (*self.relation).rd_att)).is_break() {
+                    break;
+                }
             }
         }
-        pg_sys::index_endscan(scan);
-        pg_sys::ExecDropSingleTupleTableSlot(slot);
-        pg_sys::index_close(index, pg_sys::NoLock as i32);
+    }
+
+    fn end(self) {
+        // SAFETY: pairs with `begin`.
+        unsafe {
+            pg_sys::index_endscan(self.scan);
+            pg_sys::ExecDropSingleTupleTableSlot(self.slot);
+            pg_sys::index_close(self.index, pg_sys::NoLock as i32);
+        }
     }
 }

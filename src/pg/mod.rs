@@ -19,3 +19,4 @@ pub mod settings;
 pub mod snapshot;
 pub mod statement;
 pub mod subtransaction;
+pub mod table_scan;

@@ -2,9 +2,11 @@
 use std::ops::ControlFlow;
 
 use super::events::Event;
+use crate::pg::append::last_drawn;
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::log_scan::LogScan;
 use crate::pg::snapshot::Snapshot;
+use crate::pg::table_scan::{StatementSnapshot, each_row};
 
 /// A moment in the log: a snapshot, and the ids around it.
 #[derive(Debug, Clone)]
@@ -30,14 +32,12 @@ pub struct Cursor {
 }
 
 const TAKE: &str = "
-    SELECT c.from_snapshot::text, c.from_floor, c.to_snapshot::text, c.to_floor, c.to_ceiling, c.position,
-           ARRAY(SELECT r.xid::text || ' ' || r.up_to::text FROM automation_internal.routed_ahead AS r)
+    SELECT c.from_snapshot::text, c.from_floor, c.to_snapshot::text, c.to_floor, c.to_ceiling, c.position
       FROM automation_internal.router_cursor AS c
      WHERE c.singleton
        FOR UPDATE SKIP LOCKED";
 const PEEK: &str = "
-    SELECT c.from_snapshot::text, c.from_floor, c.to_snapshot::text, c.to_floor, c.to_ceiling, c.position,
-           ARRAY(SELECT r.xid::text || ' ' || r.up_to::text FROM automation_internal.routed_ahead AS r)
+    SELECT c.from_snapshot::text, c.from_floor, c.to_snapshot::text, c.to_floor, c.to_ceiling, c.position
       FROM automation_internal.router_cursor AS c
      WHERE c.singleton";
 const WAIT: &str = "SELECT FROM automation_internal.router_cursor AS c WHERE c.singleton FOR UPDATE";
@@ -59,44 +59,42 @@ pub fn note_ahead(xid: u64, up_to: i64) {
 
 /// Takes the cursor for this transaction. None while somebody else has it.
 pub fn take() -> Option<Cursor> {
-    query_one(TAKE, &[], read_cursor).flatten()
+    query_one(TAKE, &[], read_cursor).flatten().map(with_ahead)
 }
 
 /// The cursor as it stands, not locked.
 pub fn peek() -> Option<Cursor> {
-    query_one(PEEK, &[], read_cursor).flatten()
+    query_one(PEEK, &[], read_cursor).flatten().map(with_ahead)
 }
 
 fn read_cursor(row: &Row<'_>) -> Option<Cursor> {
     let to = row.text(3).and_then(|text| {
         Some(Moment { snapshot: Snapshot::parse(&text)?, floor: row.int8(4)?, ceiling: row.int8(5)? })
     });
-    let ahead = row.text_array(7);
-    let ahead = ahead.iter().filter_map(|pair| {
-        let (xid, id) = pair.split_once(' ')?;
-        Some((xid.parse().ok()?, id.parse().ok()?))
-    });
     Some(Cursor {
         from: Snapshot::parse(&row.text(1)?)?,
         from_floor: row.int8(2)?,
         to,
         position: row.int8(6)?,
-        ahead: ahead.collect(),
+        ahead: Vec::new(),
     })
 }
 
-const FLOOR: &str = "
-    SELECT CASE WHEN s.is_called THEN s.last_value ELSE 0 END
-      FROM automation_internal.event_id_seq AS s";
-const PRESENT: &str = "
-    SELECT pg_catalog.pg_current_snapshot()::text, CASE WHEN s.is_called THEN s.last_value ELSE 0 END
-      FROM automation_internal.event_id_seq AS s";
+/// What is routed ahead, read after the cursor: who notes it has the cursor until he commits.
+fn with_ahead(mut cursor: Cursor) -> Cursor {
+    each_row("routed_ahead", |row| {
+        cursor.ahead.extend(row.int8(1).map(|xid| xid as u64).zip(row.int8(2)));
+    });
+    cursor
+}
 
-/// This moment. The floor is read by a statement of its own before the snapshot is taken, the ceiling after it.
+/// This moment. The floor is read before the snapshot is taken, the ceiling after it.
 pub fn present() -> Option<Moment> {
-    let floor = query_one(FLOOR, &[], |row| row.int8(1)).flatten()?;
-    let (mut snapshot, ceiling) =
-        query_one(PRESENT, &[], |row| Snapshot::parse(&row.text(1)?).zip(row.int8(2))).flatten()?;
+    let floor = last_drawn("event_id_seq")?;
+    let taken = StatementSnapshot::take();
+    let mut snapshot = Snapshot::of_statement()?;
+    let ceiling = last_drawn("event_id_seq")?;
+    drop(taken);
     // A snapshot never lists the transaction that takes it; for the cursor ours is as open as any other.
     snapshot.add_in_progress(crate::pg::snapshot::own_transaction());
     Some(Moment { snapshot, floor, ceiling })
@@ -133,13 +131,12 @@ pub fn finish_batch(cursor: &Cursor, to: &Moment) {
 }
 
 /// Events in a range of ids, in order.
-pub fn events_between(above: i64, up_to: i64, limit: i64) -> Vec<Event> {
-    let Some(log) = LogScan::open() else { return Vec::new() };
-    read_between(&log, above, up_to, limit as usize, |_| true)
+pub fn events_between(log: &mut LogScan, above: i64, up_to: i64, limit: i64) -> Vec<Event> {
+    read_between(log, above, up_to, limit as usize, |_| true)
 }
 
 /// Each partition gives its first `limit`; more than one of them has any only around midnight.
-fn read_between(log: &LogScan, above: i64, up_to: i64, limit: usize, wanted: impl Fn(u64) -> bool) -> Vec<Event> {
+fn read_between(log: &mut LogScan, above: i64, up_to: i64, limit: usize, wanted: impl Fn(u64) -> bool) -> Vec<Event> {
     let mut events: Vec<Event> = Vec::new();
     if limit == 0 {
         return events;
@@ -174,8 +171,7 @@ pub struct Late<'a> {
 /// Only the first event of each group is to be found by its transaction; it says how far the group reaches, and the
 /// ids up to there are read. `limit` groups of one transaction have at least as many events, so what lies behind them is
 /// not needed yet.
-pub fn events_of(late: &Late<'_>, above: i64, up_to: i64, limit: i64) -> Vec<Event> {
-    let Some(log) = LogScan::open() else { return Vec::new() };
+pub fn events_of(log: &mut LogScan, late: &Late<'_>, above: i64, up_to: i64, limit: i64) -> Vec<Event> {
     let mut xids = log.transactions(late.from, late.below, up_to);
     xids.extend(late.listed);
     xids.sort_unstable();
@@ -185,7 +181,7 @@ pub fn events_of(late: &Late<'_>, above: i64, up_to: i64, limit: i64) -> Vec<Eve
     let mut events = Vec::new();
     for (first, last) in joined(&ranges) {
         let (from, to) = (above.max(first - 1), up_to.min(last));
-        events.extend(read_between(&log, from, to, limit - events.len(), |xid| xids.binary_search(&xid).is_ok()));
+        events.extend(read_between(log, from, to, limit - events.len(), |xid| xids.binary_search(&xid).is_ok()));
         if events.len() >= limit {
             break;
         }

@@ -132,8 +132,7 @@ impl Conductor {
             return Next::Wait(HEARTBEAT);
         }
         let now = clock::now();
-        // Under a stream of commits a look per commit would cost more than the commits: let a few gather. At a low rate
-        // nobody waits, and where nobody listens nobody minds.
+        // Under a stream of commits a look per commit would cost more than the commits: let a few gather.
         let rest = self.nap - (now - self.looked_at);
         if rest > 0 && now >= self.looked_at {
             // Asleep, not waiting on the latch: nobody who commits meanwhile has to send a signal.
@@ -154,8 +153,7 @@ impl Conductor {
         let outcome = in_transaction(|| self.look(hinted, now));
         self.looked_at = clock::now();
         self.nap = match &outcome {
-            Ok(Look::Routed { more: false, dispatches: 0, .. }) => 5_000,
-            Ok(Look::Routed { more: false, .. }) => 500,
+            Ok(Look::Routed { more: false, dispatches, events, .. }) => next_nap(self.nap, *events, *dispatches),
             _ => 0,
         };
         self.slot.turns.fetch_add(1, Ordering::AcqRel);
@@ -230,6 +228,18 @@ impl Conductor {
         self.pool.attend(now);
         Next::Wait(backoff)
     }
+}
+
+/// How long to let events gather after a look that found so many: longer while many come between two looks, for a look
+/// costs as much as routing some dozens of them. At a low rate nobody waits, and where nobody listens nobody minds.
+fn next_nap(nap: i64, events: usize, dispatches: usize) -> i64 {
+    let (least, most) = if dispatches == 0 { (5_000, 20_000) } else { (500, 4_000) };
+    let nap = match events {
+        0..8 => nap / 2,
+        8..24 => nap,
+        _ => nap * 2,
+    };
+    nap.clamp(least, most)
 }
 
 enum Look {

@@ -114,8 +114,12 @@ impl Conductor {
                 registration::exit(0);
             }
             match self.turn() {
-                Next::Again => registration::wait(Duration::ZERO),
-                Next::Wait(timeout) => registration::wait(timeout),
+                Next::Again => {
+                    registration::wait(Duration::ZERO);
+                }
+                Next::Wait(timeout) => {
+                    registration::wait(timeout);
+                }
                 Next::Leave => {
                     self.slot.leave_conductor(STATE_ABSENT);
                     self.pool.stop_all();
@@ -146,6 +150,9 @@ impl Conductor {
         }
         let moved = heartbeat && shmem::completed_transactions() != self.completed;
         if !hinted && !moved {
+            if heartbeat {
+                registration::report_statistics();
+            }
             let pool_wait = self.pool.attend(now);
             return Next::Wait(pool_wait.map_or(HEARTBEAT, |wait| wait.min(HEARTBEAT)));
         }

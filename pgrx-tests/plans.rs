@@ -4,7 +4,7 @@ use pgrx::prelude::*;
 #[pg_schema]
 mod tests {
     use crate::pg_tests::{run, text};
-    use crate::store::{dispatches, events, router};
+    use crate::store::{dispatches, events};
     use pgrx::prelude::*;
 
     /// The plan of a statement of ours, planned as the engine plans it.
@@ -26,18 +26,6 @@ mod tests {
         let plan = plan(dispatches::CLAIM, "oid, bigint, bigint", "10, 1, 100");
         assert!(plan.contains("Index Scan using dispatch_pkey"), "{plan}");
         assert!(!plan.contains("Seq Scan on dispatch"), "{plan}");
-    }
-
-    #[pg_test]
-    fn the_router_reads_a_range_of_ids_in_order() {
-        let plan = plan(router::BY_ID, "bigint, bigint, bigint", "1, 100, 1000");
-        assert!(plan.contains("_id_idx") && !plan.contains("Seq Scan") && !plan.contains("->  Sort"), "{plan}");
-    }
-
-    #[pg_test]
-    fn late_transactions_are_found_by_their_ids() {
-        let plan = plan(router::OF_TRANSACTIONS, "xid8[], bigint, bigint, bigint", "'{1,2}', 1, 100, 1000");
-        assert!(plan.contains("_xid_id_idx") && !plan.contains("Seq Scan"), "{plan}");
     }
 
     #[pg_test]

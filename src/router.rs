@@ -13,12 +13,13 @@ use crate::failpoint::failpoint;
 use crate::pg::append::next_id;
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity::{self, as_engine};
+use crate::pg::log_scan::LogScan;
 use crate::scope::EventScope;
 use crate::store::dispatches::{self, NewDispatch, Reason};
 use crate::store::events::{Event, Op};
 use crate::store::history::{EndedRun, Ending};
 use crate::store::log::{self, Entry};
-use crate::store::router::{self as cursor_store, Cursor, Moment};
+use crate::store::router::{self as cursor_store, Cursor, Late, Moment};
 use crate::store::stats::{self, Counts};
 use crate::{gucs, store};
 pub use definitions::compile_stored;
@@ -83,17 +84,11 @@ impl Batch {
 fn next_events(cursor: &Cursor, to: &Moment, limit: i64) -> Batch {
     let mut events = Vec::new();
     let mut position = cursor.position;
+    let Some(mut log) = LogScan::open() else { return Batch { events, position, done: true } };
     if position < cursor.from_floor {
         let late: Vec<u64> = cursor.from.in_progress.iter().copied().filter(|xid| to.snapshot.sees(*xid)).collect();
-        if !late.is_empty() {
-            events = cursor_store::events_of(&late, position, cursor.from_floor, limit);
-        }
-        let (young, end) = (cursor.from.xmax, to.snapshot.xmax);
-        if young < end {
-            events.extend(cursor_store::events_since(young, end, position, cursor.from_floor, limit));
-            events.sort_by_key(|event| event.id);
-        }
-        events.truncate(limit as usize);
+        let late = Late { listed: &late, from: cursor.from.xmax, below: to.snapshot.xmax };
+        events = cursor_store::events_of(&mut log, &late, position, cursor.from_floor, limit);
         if events.len() as i64 == limit {
             position = events.last().map_or(position, |event| event.id);
             retain_batch(&mut events, cursor, to);
@@ -102,7 +97,7 @@ fn next_events(cursor: &Cursor, to: &Moment, limit: i64) -> Batch {
         position = cursor.from_floor;
     }
     let room = limit - events.len() as i64;
-    let found = cursor_store::events_between(position, to.ceiling, room);
+    let found = cursor_store::events_between(&mut log, position, to.ceiling, room);
     let done = (found.len() as i64) < room;
     position = found.last().map_or(position, |event| event.id);
     events.extend(found);
@@ -130,7 +125,10 @@ pub fn route_own(above: i64) -> (usize, i64) {
         // An earlier drain() of this transaction may have been further already.
         let ahead = cursor_store::peek().map(|cursor| cursor.ahead).unwrap_or_default();
         let above = ahead.iter().filter(|(own, _)| *own == xid).map(|(_, id)| *id).fold(above, i64::max);
-        let events = cursor_store::events_of(&[xid], above, i64::MAX, gucs::route_batch_size());
+        let own = Late { listed: &[xid], from: 0, below: 0 };
+        let Some(mut log) = LogScan::open() else { return (0, above) };
+        let events = cursor_store::events_of(&mut log, &own, above, i64::MAX, gucs::route_batch_size());
+        drop(log);
         let Some(last) = events.last().map(|event| event.id) else { return (0, above) };
         route_events(&events, Vec::new());
         cursor_store::note_ahead(xid, last);

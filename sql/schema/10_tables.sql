@@ -25,12 +25,15 @@ CREATE TABLE automation_internal.entity_state (
 );
 COMMENT ON TABLE automation_internal.entity_state IS 'Current state of entities that have no table of their own.';
 
--- One log for entity changes and custom events. Column order and types are known to src/store/events.rs, which
--- forms the tuples itself: change both together.
+-- One log for entity changes and custom events. Column order and types are known to src/store/events.rs and
+-- src/pg/append.rs, which form the tuples themselves, and to src/pg/log_scan.rs, which reads them: change all together.
+-- Events are inserted in groups, all of one transaction and subtransaction. The first of a group says in group_span how
+-- many ids it reaches over (ids of others may lie in between), the rest have 0.
 CREATE TABLE automation_internal.event (
     id           bigint      NOT NULL,
     xid          xid8        NOT NULL,
     occurred_at  timestamptz NOT NULL,
+    group_span   integer     NOT NULL,
     cause_run    bigint,
     relation     oid,
     role         oid         NOT NULL,
@@ -52,8 +55,8 @@ CREATE TABLE automation_internal.event (
 COMMENT ON TABLE automation_internal.event IS 'Append-only log of everything that happened: op c(reate), u(pdate), d(elete), t(runcate), e(vent), s(tart), g (signal), r(un ended), m(ove a run). For an update, prev holds only the fields that changed.';
 -- serves the router (a range of ids) and the executors (one event by id)
 CREATE INDEX event_id_idx ON automation_internal.event (id);
--- serves the router: events of transactions that were still open at the previous snapshot
-CREATE INDEX event_xid_id_idx ON automation_internal.event (xid, id);
+-- serves the router: groups of transactions that were still open at the previous snapshot
+CREATE INDEX event_xid_id_idx ON automation_internal.event (xid, id) WHERE group_span > 0;
 CREATE TABLE automation_internal.event_default PARTITION OF automation_internal.event DEFAULT;
 
 -- Dedup keys of emit(): a second emission with the same key is refused by the index, not by a look-up.

@@ -4,28 +4,39 @@ use automation_core::value::Value;
 use pgrx::pg_sys;
 
 use super::plan::{Column, Plan};
-use crate::pg::encode::Encoding;
+use crate::pg::encode::{Encoding, is_plain};
 use crate::pg::raw;
 
 /// A row taken apart.
 pub struct Fields {
-    values: Vec<pg_sys::Datum>,
-    nulls: Vec<bool>,
+    few: ([pg_sys::Datum; FEW], [bool; FEW]),
+    /// Instead, for wider tables.
+    many: (Vec<pg_sys::Datum>, Vec<bool>),
 }
+
+/// Columns that fit without asking for memory.
+const FEW: usize = 24;
 
 impl Fields {
     /// Takes a tuple apart. The fields point into it.
     pub fn of(tuple: pg_sys::HeapTuple, descriptor: pg_sys::TupleDesc, width: usize) -> Self {
-        let mut fields = Fields { values: vec![pg_sys::Datum::from(0usize); width], nulls: vec![true; width] };
-        // SAFETY: the tuple belongs to the descriptor, the arrays are as wide as it.
-        unsafe {
-            pg_sys::heap_deform_tuple(tuple, descriptor, fields.values.as_mut_ptr(), fields.nulls.as_mut_ptr());
-        }
+        let mut fields =
+            Fields { few: ([pg_sys::Datum::from(0usize); FEW], [true; FEW]), many: (Vec::new(), Vec::new()) };
+        let (values, nulls) = if width <= FEW {
+            (fields.few.0.as_mut_ptr(), fields.few.1.as_mut_ptr())
+        } else {
+            fields.many = (vec![pg_sys::Datum::from(0usize); width], vec![true; width]);
+            (fields.many.0.as_mut_ptr(), fields.many.1.as_mut_ptr())
+        };
+        // SAFETY: the tuple belongs to the descriptor, the arrays are as wide as it. Raises nothing.
+        unsafe { raw::unguarded::heap_deform_tuple(tuple, descriptor, values, nulls) };
         fields
     }
 
     fn get(&self, index: usize) -> Option<pg_sys::Datum> {
-        (!self.nulls[index]).then(|| self.values[index])
+        let (values, nulls): (&[pg_sys::Datum], &[bool]) =
+            if self.many.0.is_empty() { (&self.few.0, &self.few.1) } else { (&self.many.0, &self.many.1) };
+        (!nulls[index]).then(|| values[index])
     }
 }
 
@@ -91,7 +102,12 @@ pub fn write_image(
 /// Without reading a toasted value: its size stands in its pointer.
 fn is_larger_than(column: &Column, value: pg_sys::Datum, limit: usize) -> bool {
     // SAFETY: a varlena datum.
-    column.length == -1 && unsafe { pg_sys::toast_raw_datum_size(value) } > limit
+    column.length == -1
+        && unsafe {
+            let varlena = value.cast_mut_ptr();
+            let size = if is_plain(varlena) { pgrx::varsize_any(varlena) } else { pg_sys::toast_raw_datum_size(value) };
+            size > limit
+        }
 }
 
 /// Which columns differ, as places in `plan.columns`.

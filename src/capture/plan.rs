@@ -9,6 +9,7 @@ use pgrx::pg_sys;
 use serde::{Deserialize, Serialize};
 
 use crate::pg::encode::{Encoding, write_string};
+use crate::pg::engine_sql::Arg;
 use crate::pg::{names, raw};
 
 /// What watch_table() was told; travels as the argument of the trigger, so that it changes with the table's own
@@ -54,6 +55,47 @@ pub struct Plan {
     /// The table that events name: for a partition its root.
     pub relation: pg_sys::Oid,
     pub width: usize,
+    /// The columns that the last update changed, and their names: the next one is likely to change the same.
+    last_changed: RefCell<(Vec<usize>, Option<Rc<NameList>>)>,
+}
+
+/// Names as a text[] in memory of its own, to be copied from.
+#[derive(Debug)]
+pub struct NameList(Vec<u64>);
+
+impl NameList {
+    fn of(names: &[&str]) -> Self {
+        let datum = Arg::texts(names).datum().unwrap_or(pg_sys::Datum::from(0usize));
+        // SAFETY: a plain array that was just made; it is copied and freed.
+        unsafe {
+            let array: *mut pg_sys::varlena = datum.cast_mut_ptr();
+            let size = pgrx::varsize_any(array);
+            let mut words = vec![0u64; size.div_ceil(8)];
+            std::ptr::copy_nonoverlapping(array.cast::<u8>(), words.as_mut_ptr().cast::<u8>(), size);
+            pg_sys::pfree(array.cast());
+            NameList(words)
+        }
+    }
+
+    pub fn datum(&self) -> pg_sys::Datum {
+        pg_sys::Datum::from(self.0.as_ptr())
+    }
+}
+
+impl Plan {
+    /// Names of the columns at these places, sorted.
+    pub fn names_of(&self, places: &[usize]) -> Rc<NameList> {
+        if let (known, Some(names)) = &*self.last_changed.borrow()
+            && known == places
+        {
+            return names.clone();
+        }
+        let mut names: Vec<&str> = places.iter().map(|i| self.columns[*i].name.as_str()).collect();
+        names.sort_unstable();
+        let names = Rc::new(NameList::of(&names));
+        self.last_changed.replace((places.to_vec(), Some(names.clone())));
+        names
+    }
 }
 
 type Cache = HashMap<(pg_sys::Oid, pg_sys::Oid), (u64, Rc<Plan>)>;
@@ -149,7 +191,17 @@ pub fn build(relation: pg_sys::Relation, watch: Watch) -> Plan {
     let needs_canonical = columns.iter().any(|column| column.encoding.depends_on_settings());
     // SAFETY: an open relation.
     let width = unsafe { (*(*relation).rd_att).natts as usize };
-    Plan { watch, columns, key, tenant, key_only, needs_canonical, relation: root, width }
+    Plan {
+        watch,
+        columns,
+        key,
+        tenant,
+        key_only,
+        needs_canonical,
+        relation: root,
+        width,
+        last_changed: RefCell::default(),
+    }
 }
 
 /// Policies of a partitioned table hold for what is read through it.

@@ -8,7 +8,7 @@ use pgrx::prelude::*;
 use super::image::{self, Fields};
 use super::plan::{Plan, plan_for};
 use crate::gucs;
-use crate::pg::engine_sql::Arg;
+use crate::pg::raw::unguarded;
 use crate::pg::settings::Pinned;
 use crate::store::events::{NewEvent, Op, append_event, buffer_event, insert_buffered};
 
@@ -79,9 +79,9 @@ fn command_of(data: &pg_sys::TriggerData) -> pg_sys::CommandId {
     // SAFETY: heap tuples of this transaction, fetched by the trigger manager, header included.
     unsafe {
         match data.tg_event & pg_sys::TRIGGER_EVENT_OPMASK {
-            pg_sys::TRIGGER_EVENT_INSERT => pg_sys::HeapTupleHeaderGetCmin((*data.tg_trigtuple).t_data),
-            pg_sys::TRIGGER_EVENT_UPDATE => pg_sys::HeapTupleHeaderGetCmin((*data.tg_newtuple).t_data),
-            pg_sys::TRIGGER_EVENT_DELETE => pg_sys::HeapTupleHeaderGetCmax((*data.tg_trigtuple).t_data),
+            pg_sys::TRIGGER_EVENT_INSERT => unguarded::HeapTupleHeaderGetCmin((*data.tg_trigtuple).t_data),
+            pg_sys::TRIGGER_EVENT_UPDATE => unguarded::HeapTupleHeaderGetCmin((*data.tg_newtuple).t_data),
+            pg_sys::TRIGGER_EVENT_DELETE => unguarded::HeapTupleHeaderGetCmax((*data.tg_trigtuple).t_data),
             _ => pg_sys::GetCurrentCommandId(false),
         }
     }
@@ -89,8 +89,8 @@ fn command_of(data: &pg_sys::TriggerData) -> pg_sys::CommandId {
 
 /// How many triggers deep we are, ours included.
 fn trigger_depth() -> i32 {
-    // SAFETY: a built-in function without arguments.
-    unsafe { pgrx::direct_function_call::<i32>(pg_sys::pg_trigger_depth, &[]) }.unwrap_or(1)
+    // SAFETY: a built-in function without arguments, which looks at nothing it is passed.
+    unsafe { unguarded::pg_trigger_depth(std::ptr::null_mut()).value() as i32 }
 }
 
 fn update(plan: &Plan, old: &Fields, new: &Fields) {
@@ -138,11 +138,7 @@ fn emit(
 ) {
     let id = image::entity_id(plan, row);
     let tenant = image::tenant(plan, row);
-    let changed = changed.and_then(|places| {
-        let mut names: Vec<&str> = places.iter().map(|i| plan.columns[*i].name.as_str()).collect();
-        names.sort_unstable();
-        Arg::texts(&names).datum()
-    });
+    let changed = changed.map(|places| plan.names_of(places));
     let event = NewEvent {
         op: Some(op),
         relation: Some(plan.relation),
@@ -150,7 +146,7 @@ fn emit(
         kind: Some(&plan.watch.kind),
         entity_id: Some(&id),
         tenant: tenant.as_deref(),
-        changed,
+        changed: changed.as_ref().map(|names| names.datum()),
         prev,
         next,
         ..Default::default()
@@ -183,7 +179,7 @@ fn delete(plan: &std::rc::Rc<Plan>, tuple: pg_sys::HeapTuple, descriptor: pg_sys
     // SAFETY: copies into memory that lives as long as the transaction.
     let (tuple, descriptor, transaction, moved_by) = unsafe {
         let header = (*tuple).t_data;
-        let moved_by = ((*header).t_choice.t_heap.t_xmax, pg_sys::HeapTupleHeaderGetCmax(header));
+        let moved_by = ((*header).t_choice.t_heap.t_xmax, unguarded::HeapTupleHeaderGetCmax(header));
         let previous = pg_sys::MemoryContextSwitchTo(pg_sys::TopTransactionContext);
         let copies = (pg_sys::heap_copytuple(tuple), pg_sys::CreateTupleDescCopyConstr(descriptor));
         pg_sys::MemoryContextSwitchTo(previous);
@@ -214,7 +210,7 @@ fn take_moved(plan: &Plan, tuple: pg_sys::HeapTuple, new: &Fields) -> Option<Mov
     // SAFETY: a heap tuple of this transaction, fetched by the trigger manager, header included.
     let arrived_by = unsafe {
         let header = (*tuple).t_data;
-        ((*header).t_choice.t_heap.t_xmin, pg_sys::HeapTupleHeaderGetCmin(header))
+        ((*header).t_choice.t_heap.t_xmin, unguarded::HeapTupleHeaderGetCmin(header))
     };
     let id = image::entity_id(plan, new);
     MOVED.with(|moved| {

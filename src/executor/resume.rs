@@ -242,7 +242,7 @@ fn by_log(
         return Woke::NotYet;
     }
     let Some(snapshot) = Snapshot::parse(&seen.snapshot) else { return Woke::NotYet };
-    for event in crate::store::router::events_since_seen(&snapshot, seen.xid, seen.up_to) {
+    for event in crate::store::router::events_since_seen(&snapshot, seen.xid) {
         if by_event(machine, no, Some(note), topic, &event, world) == Woke::Moved {
             return Woke::Moved;
         }

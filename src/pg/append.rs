@@ -8,18 +8,23 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use pgrx::pg_sys;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 use super::clock::{self, Micros};
+use super::insert::{every_row, insert_tuples};
 use super::names;
+use super::raw::unguarded;
 
 /// A column value ready for `heap_form_tuple`.
 pub type Cell = Option<pg_sys::Datum>;
 
+/// A partition, and a copy of its descriptor that outlives transactions.
 #[derive(Clone, Copy)]
 struct Leaf {
     generation: u64,
     day: i64,
     relation: pg_sys::Oid,
+    descriptor: pg_sys::TupleDesc,
 }
 
 thread_local! {
@@ -32,27 +37,43 @@ pub fn partition_name(table: &str, day: i64) -> String {
 }
 
 /// The partition that rows of `at` belong to: the day's own, or the default one while there is none.
-fn leaf(table: &'static str, at: Micros) -> Option<pg_sys::Oid> {
+fn leaf(table: &'static str, at: Micros) -> Option<Leaf> {
     let day = clock::day(at);
     let generation = names::catalog_generation();
     if let Some(leaf) = LEAVES.with(|leaves| leaves.borrow().get(table).copied())
         && leaf.day == day
         && leaf.generation == generation
     {
-        return Some(leaf.relation);
+        return Some(leaf);
     }
     let relation = names::internal_relation(&partition_name(table, day))
         .or_else(|| names::internal_relation(&format!("{table}_default")))?;
-    let leaf = Leaf { generation: names::catalog_generation(), day, relation };
-    LEAVES.with(|leaves| leaves.borrow_mut().insert(table, leaf));
-    Some(relation)
+    // SAFETY: opened under the lock that an INSERT will take; the copy goes to memory that lives as long as the process.
+    let (descriptor, generation) = unsafe {
+        let opened = pg_sys::try_relation_open(relation, pg_sys::RowExclusiveLock as i32);
+        if opened.is_null() {
+            return None;
+        }
+        let generation = names::catalog_generation();
+        let previous = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
+        let descriptor = pg_sys::CreateTupleDescCopy((*opened).rd_att);
+        pg_sys::MemoryContextSwitchTo(previous);
+        pg_sys::relation_close(opened, pg_sys::NoLock as i32);
+        (descriptor, generation)
+    };
+    let leaf = Leaf { generation, day, relation, descriptor };
+    if let Some(old) = LEAVES.with(|leaves| leaves.borrow_mut().insert(table, leaf)) {
+        // SAFETY: a copy of ours that nothing points to any more.
+        unsafe { pg_sys::FreeTupleDesc(old.descriptor) };
+    }
+    Some(leaf)
 }
 
 /// Appends rows to the partition of `table` that `at` falls into. Returns false if the table does not exist.
 pub fn append<const N: usize>(table: &'static str, at: Micros, rows: impl Iterator<Item = [Cell; N]>) -> bool {
     match leaf(table, at) {
-        Some(relation) => {
-            append_to(relation, rows);
+        Some(leaf) => {
+            append_to(leaf.relation, rows);
             true
         }
         None => false,
@@ -76,7 +97,7 @@ fn append_to<const N: usize>(relation: pg_sys::Oid, rows: impl Iterator<Item = [
     unsafe {
         let opened = pg_sys::table_open(relation, pg_sys::RowExclusiveLock as i32);
         let tuples: Vec<pg_sys::HeapTuple> = rows.map(|row| form((*opened).rd_att, row)).collect();
-        insert_tuples(opened, &tuples);
+        insert_tuples(relation, &tuples, every_row);
         for tuple in tuples {
             pg_sys::heap_freetuple(tuple);
         }
@@ -100,48 +121,6 @@ unsafe fn form<const N: usize>(descriptor: pg_sys::TupleDesc, row: [Cell; N]) ->
     }
 }
 
-/// Below the size from which Postgres thinks about toasting a tuple (a quarter of a page).
-const TOAST_FROM: u32 = 1900;
-
-/// Most tuples handed to the heap at once.
-const CHUNK: usize = 100;
-
-/// Inserts tuples and their index entries. The catalog's own routines for this demand just what our tables give: a
-/// plain heap, plain index columns. Several tuples share a page's lock and a WAL record.
-unsafe fn insert_tuples(relation: pg_sys::Relation, tuples: &[pg_sys::HeapTuple]) {
-    // SAFETY: an open relation of ours and tuples formed with its descriptor; slots are freed again.
-    unsafe {
-        let indexes = pg_sys::CatalogOpenIndexes(relation);
-        // A tuple that must be toasted is inserted as a copy, and the grouped insert would index the original, which has
-        // no place in the heap: those go one by one.
-        let (single, grouped): (Vec<pg_sys::HeapTuple>, Vec<pg_sys::HeapTuple>) =
-            tuples.iter().partition(|tuple| tuples.len() == 1 || (***tuple).t_len > TOAST_FROM);
-        for tuple in single {
-            pg_sys::CatalogTupleInsertWithInfo(relation, tuple, indexes);
-        }
-        match &grouped[..] {
-            [] => {}
-            many => {
-                let width = many.len().min(CHUNK);
-                let mut slots: Vec<*mut pg_sys::TupleTableSlot> = (0..width)
-                    .map(|_| pg_sys::MakeSingleTupleTableSlot((*relation).rd_att, &raw const pg_sys::TTSOpsHeapTuple))
-                    .collect();
-                for chunk in many.chunks(CHUNK) {
-                    for (tuple, slot) in chunk.iter().zip(&slots) {
-                        pg_sys::ExecStoreHeapTuple(*tuple, *slot, false);
-                    }
-                    let count = chunk.len() as i32;
-                    pg_sys::CatalogTuplesMultiInsertWithInfo(relation, slots.as_mut_ptr(), count, indexes);
-                }
-                for slot in slots {
-                    pg_sys::ExecDropSingleTupleTableSlot(slot);
-                }
-            }
-        }
-        pg_sys::CatalogCloseIndexes(indexes);
-    }
-}
-
 /// A row that was formed but not inserted yet.
 struct Waiting {
     /// The subtransaction that made it, or the one that has taken over from it: it must be inserted there and nowhere
@@ -158,6 +137,8 @@ pub struct Pending {
     memory: pg_sys::MemoryContext,
     rows: Vec<Waiting>,
     bytes: usize,
+    /// The partition that this transaction has locked already.
+    locked: pg_sys::Oid,
 }
 
 /// When so many rows or bytes wait, those of the oldest command are inserted.
@@ -168,7 +149,7 @@ const MOST_BYTES: usize = 64 << 20;
 
 impl Pending {
     pub const fn new() -> Self {
-        Pending { memory: std::ptr::null_mut(), rows: Vec::new(), bytes: 0 }
+        Pending { memory: std::ptr::null_mut(), rows: Vec::new(), bytes: 0, locked: pg_sys::InvalidOid }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -183,7 +164,7 @@ impl Pending {
         command: pg_sys::CommandId,
         row: [Cell; N],
     ) -> bool {
-        let Some(relation) = leaf(table, at) else { return false };
+        let Some(leaf) = self.locked_leaf(table, at) else { return false };
         // SAFETY: the context is made in the transaction's own memory and forgotten with it, see `forget`.
         unsafe {
             if self.memory.is_null() {
@@ -195,13 +176,12 @@ impl Pending {
                     pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
                 );
             }
-            let opened = pg_sys::table_open(relation, pg_sys::RowExclusiveLock as i32);
             let previous = pg_sys::MemoryContextSwitchTo(self.memory);
-            let tuple = form((*opened).rd_att, row);
+            let tuple = form(leaf.descriptor, row);
             pg_sys::MemoryContextSwitchTo(previous);
-            pg_sys::table_close(opened, pg_sys::NoLock as i32);
             self.bytes += (*tuple).t_len as usize;
-            self.rows.push(Waiting { made_by: pg_sys::GetCurrentSubTransactionId(), command, relation, tuple });
+            let made_by = unguarded::GetCurrentSubTransactionId();
+            self.rows.push(Waiting { made_by, command, relation: leaf.relation, tuple });
         }
         if self.bytes >= MOST_BYTES {
             self.insert(|_| true);
@@ -220,31 +200,45 @@ impl Pending {
         self.insert(|_| true);
     }
 
+    /// The partition for rows of `at`, under the lock that inserting will need: from the first row on nobody drops it.
+    fn locked_leaf(&mut self, table: &'static str, at: Micros) -> Option<Leaf> {
+        loop {
+            let leaf = leaf(table, at)?;
+            if self.locked == leaf.relation {
+                return Some(leaf);
+            }
+            // SAFETY: as table_open would lock it. What changed while we waited for it is known afterwards.
+            unsafe { pg_sys::LockRelationOid(leaf.relation, pg_sys::RowExclusiveLock as i32) };
+            self.locked = leaf.relation;
+        }
+    }
+
     /// What an outer subtransaction has waiting is not inserted by an inner one, whose rollback would take it along.
     fn insert(&mut self, wanted: impl Fn(&Waiting) -> bool) {
         // SAFETY: reads state of the current transaction.
-        let current = unsafe { pg_sys::GetCurrentSubTransactionId() };
-        let (mut mine, others): (Vec<Waiting>, Vec<Waiting>) =
-            std::mem::take(&mut self.rows).into_iter().partition(|row| row.made_by == current && wanted(row));
-        self.rows = others;
+        let current = unsafe { unguarded::GetCurrentSubTransactionId() };
+        let mut mine = std::mem::take(&mut self.rows);
+        if !mine.iter().all(|row| row.made_by == current && wanted(row)) {
+            (mine, self.rows) = mine.into_iter().partition(|row| row.made_by == current && wanted(row));
+        }
         // Stable: within a command the order stays that in which the rows came.
         mine.sort_by_key(|row| row.command);
-        for row in &mine {
-            set_id(row.tuple);
-        }
+        draw_ids(&mine);
         while let Some(relation) = mine.first().map(|row| row.relation) {
-            let (same, rest): (Vec<Waiting>, Vec<Waiting>) = mine.into_iter().partition(|row| row.relation == relation);
-            mine = rest;
-            let tuples: Vec<pg_sys::HeapTuple> = same.iter().map(|row| row.tuple).collect();
+            let tuples: Vec<pg_sys::HeapTuple> =
+                mine.iter().filter(|row| row.relation == relation).map(|row| row.tuple).collect();
+            mine.retain(|row| row.relation != relation);
             // SAFETY: the tuples were formed with this relation's descriptor in this transaction.
             unsafe {
-                let opened = pg_sys::table_open(relation, pg_sys::RowExclusiveLock as i32);
-                insert_tuples(opened, &tuples);
-                pg_sys::table_close(opened, pg_sys::NoLock as i32);
+                insert_tuples(relation, &tuples, leads_group);
                 if !self.rows.is_empty() {
                     tuples.into_iter().for_each(|tuple| pg_sys::heap_freetuple(tuple));
                 }
             }
+        }
+        if self.rows.is_empty() {
+            // its memory is good for the next ones
+            self.rows = mine;
         }
         if self.rows.is_empty() && !self.memory.is_null() {
             // SAFETY: no tuple is left in it.
@@ -257,6 +251,8 @@ impl Pending {
     pub fn discard(&mut self, subtransaction: pg_sys::SubTransactionId) {
         self.rows.retain(|row| row.made_by != subtransaction);
         self.count();
+        // The lock may have gone with it.
+        self.locked = pg_sys::InvalidOid;
     }
 
     /// A subtransaction has ended well: what it added now belongs to the one around it.
@@ -276,18 +272,74 @@ impl Pending {
         self.rows.clear();
         self.bytes = 0;
         self.memory = std::ptr::null_mut();
+        self.locked = pg_sys::InvalidOid;
     }
 }
 
-/// Draws the id of an event. It is the first column, not null and eight bytes wide, so it stands right behind the
-/// tuple's header. Drawn as late as this so that ids rise with the commands that made the changes, and while the rows are
-/// still locked.
-fn set_id(tuple: pg_sys::HeapTuple) {
-    let id = next_id("event_id_seq");
-    // SAFETY: a tuple formed by us, whose first column is a bigint; t_hoff is aligned for it.
+/// Where `id` and `group_span` of an event stand behind the tuple's header: the columns up to there are not null and
+/// of fixed width.
+const ID_AT: usize = 0;
+const GROUP_SPAN_AT: usize = 24;
+
+/// A fixed-width field of an event's tuple.
+unsafe fn field<T>(tuple: pg_sys::HeapTuple, at: usize) -> *mut T {
+    // SAFETY: t_hoff is aligned for every type, and so is the place behind it.
     unsafe {
         let header = (*tuple).t_data;
-        header.cast::<u8>().add((*header).t_hoff as usize).cast::<i64>().write(id);
+        header.cast::<u8>().add((*header).t_hoff as usize + at).cast()
+    }
+}
+
+/// Draws the ids of events that are inserted as a group, and notes in the first how far the group reaches: the index on
+/// (xid, id) holds that one only. Drawn as late as this so that ids rise with the commands that made the changes, and
+/// while the rows are still locked.
+fn draw_ids(rows: &[Waiting]) {
+    let (Some(first), Some(sequence)) = (rows.first(), names::internal_relation("event_id_seq")) else { return };
+    // SAFETY: tuples formed by us; several draws share one guard, and nothing in it has a destructor.
+    unsafe {
+        pg_guard_ffi_boundary(|| {
+            for row in rows {
+                *field::<i64>(row.tuple, ID_AT) = unguarded::nextval_internal(sequence, false);
+            }
+        });
+        let from = *field::<i64>(first.tuple, ID_AT);
+        let to = rows.last().map_or(from, |row| *field::<i64>(row.tuple, ID_AT));
+        *field::<i32>(first.tuple, GROUP_SPAN_AT) = i32::try_from(to - from + 1).unwrap_or(i32::MAX);
+        LAST_ID.set(to);
+    }
+}
+
+/// Is this event the first of its group?
+fn leads_group(tuple: pg_sys::HeapTuple) -> bool {
+    // SAFETY: the tuple of an event.
+    unsafe { *field::<i32>(tuple, GROUP_SPAN_AT) > 0 }
+}
+
+/// Texts as varlena datums, in one piece of memory: they are copied into a tuple and forgotten.
+pub struct Texts<const N: usize> {
+    pub datums: [Cell; N],
+    _memory: Vec<u64>,
+}
+
+impl<const N: usize> Texts<N> {
+    pub fn with_room_for(texts: &[Option<&[u8]>; N]) -> Self {
+        const HEADER: usize = pg_sys::VARHDRSZ;
+        let words = |bytes: &[u8]| (HEADER + bytes.len()).div_ceil(8);
+        let mut memory = vec![0u64; texts.iter().flatten().map(|bytes| words(bytes)).sum()];
+        let mut rest = &mut memory[..];
+        let datums = texts.map(|text| {
+            let bytes = text?;
+            let (mine, others) = std::mem::take(&mut rest).split_at_mut(words(bytes));
+            rest = others;
+            let place = mine.as_mut_ptr();
+            // SAFETY: the place has room for header and bytes, and is aligned for the header.
+            unsafe {
+                pgrx::set_varsize_4b(place.cast(), (HEADER + bytes.len()) as i32);
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.cast::<u8>().add(HEADER), bytes.len());
+            }
+            Some(pg_sys::Datum::from(place))
+        });
+        Texts { datums, _memory: memory }
     }
 }
 
@@ -302,6 +354,15 @@ thread_local!(static LAST_ID: std::cell::Cell<i64> = const { std::cell::Cell::ne
 /// The id that was drawn last.
 pub fn last_id() -> i64 {
     LAST_ID.get()
+}
+
+/// The value that was drawn last from one of our sequences by anybody, 0 if none was. The current user must be allowed to
+/// ask. None if it is gone.
+pub fn last_drawn(sequence: &str) -> Option<i64> {
+    let oid = names::internal_relation(sequence)?;
+    // SAFETY: a built-in function and the oid of a sequence.
+    let last = unsafe { pgrx::direct_function_call::<i64>(pg_sys::pg_sequence_last_value, &[Some(oid.into())]) };
+    Some(last.unwrap_or(0))
 }
 
 /// The next value of one of our sequences, whatever rights the current user has.

@@ -1,5 +1,5 @@
 //! The one place that reads the time.
-use pgrx::pg_sys;
+use super::raw::unguarded;
 
 /// Microseconds since 2000-01-01 00:00 UTC: Postgres' own timestamptz.
 pub type Micros = i64;
@@ -11,7 +11,7 @@ const DAY: i64 = 86_400_000_000;
 /// What the clock on the wall says now, not when the transaction began.
 pub fn now() -> Micros {
     // SAFETY: reads the system clock, nothing else.
-    unsafe { pg_sys::GetCurrentTimestamp() }
+    unsafe { unguarded::GetCurrentTimestamp() }
 }
 
 /// The time by which the engine decides what is due: the wall's, unless this session has set a clock of its own to try
@@ -23,7 +23,7 @@ pub fn engine_now() -> Micros {
 /// The time that set_clock() has set in this session.
 pub fn set_clock() -> Option<Micros> {
     // SAFETY: reads a process global.
-    if unsafe { pg_sys::MyBackendType } == pg_sys::BackendType::B_BG_WORKER {
+    if unsafe { pgrx::pg_sys::MyBackendType } == pgrx::pg_sys::BackendType::B_BG_WORKER {
         return None;
     }
     crate::gucs::clock()

@@ -8,6 +8,9 @@ use std::io::Write;
 
 use pgrx::pg_sys;
 
+use super::instant;
+use super::raw::unguarded;
+
 /// How to write one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
@@ -81,7 +84,7 @@ impl Encoding {
                 Self::Int8 => write_display(out, value.value() as i64),
                 Self::Float4 => write_float(out, f64::from(f32::from_bits(value.value() as u32)), true),
                 Self::Float8 => write_float(out, f64::from_bits(value.value() as u64), false),
-                Self::Numeric => with_cstring(direct_call(pg_sys::numeric_out, value), |text| {
+                Self::Numeric => with_cstring(numeric_text(value), |text| {
                     if matches!(text, b"NaN" | b"Infinity" | b"-Infinity") {
                         write_string(out, text);
                     } else {
@@ -99,8 +102,16 @@ impl Encoding {
                     free_copy(value, detoasted.cast());
                 }
                 Self::Date => write_instant(out, value, pg_sys::DATEOID),
-                Self::Timestamp => write_instant(out, value, pg_sys::TIMESTAMPOID),
-                Self::TimestampTz => write_instant(out, value, pg_sys::TIMESTAMPTZOID),
+                Self::Timestamp => {
+                    if !instant::write(out, value.value() as i64, b"") {
+                        write_instant(out, value, pg_sys::TIMESTAMPOID);
+                    }
+                }
+                Self::TimestampTz => {
+                    if !instant::write(out, value.value() as i64, b"+00:00") {
+                        write_instant(out, value, pg_sys::TIMESTAMPTZOID);
+                    }
+                }
                 Self::Array => {
                     with_text_result(direct_call(pg_sys::array_to_json, value), |text| write_json(out, text))
                 }
@@ -146,6 +157,11 @@ unsafe fn direct_call(
     unsafe { pgrx::direct_function_call_as_datum(function, &[Some(value)]) }.unwrap_or(pg_sys::Datum::from(0usize))
 }
 
+unsafe fn numeric_text(value: pg_sys::Datum) -> pg_sys::Datum {
+    // SAFETY: the output function of numeric and a numeric, with Postgres' own way to call it.
+    unsafe { pg_sys::DirectFunctionCall1Coll(Some(unguarded::numeric_out), pg_sys::InvalidOid, value) }
+}
+
 unsafe fn with_cstring(datum: pg_sys::Datum, work: impl FnOnce(&[u8])) {
     // SAFETY: the datum is a palloc'd C string.
     unsafe {
@@ -166,11 +182,23 @@ unsafe fn with_text_result(datum: pg_sys::Datum, work: impl FnOnce(&[u8])) {
 unsafe fn with_varlena(value: pg_sys::Datum, work: impl FnOnce(&[u8])) {
     // SAFETY: a varlena datum; a detoasted copy is freed again.
     unsafe {
-        let unpacked = pg_sys::pg_detoast_datum_packed(value.cast_mut_ptr());
+        let unpacked = match value.cast_mut_ptr() {
+            plain if is_plain(plain) => plain,
+            toasted => pg_sys::pg_detoast_datum_packed(toasted),
+        };
         let length = pgrx::varsize_any_exhdr(unpacked);
         work(std::slice::from_raw_parts(pgrx::vardata_any(unpacked).cast(), length));
         free_copy(value, unpacked.cast());
     }
+}
+
+/// Does the varlena hold its bytes as they are, neither compressed nor stored elsewhere?
+///
+/// # Safety
+/// It must be a varlena.
+pub unsafe fn is_plain(value: *const pg_sys::varlena) -> bool {
+    // SAFETY: as demanded of the caller.
+    unsafe { pgrx::varatt_is_4b_u(value) || (pgrx::varatt_is_1b(value) && !pgrx::varatt_is_1b_e(value)) }
 }
 
 unsafe fn free_copy(original: pg_sys::Datum, copy: *mut std::ffi::c_void) {

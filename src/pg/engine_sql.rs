@@ -38,14 +38,6 @@ impl Arg {
         Self::new(pg_sys::JSONBOID, datum)
     }
 
-    pub fn xid8(xid: u64) -> Self {
-        Self::new(pg_sys::XID8OID, Some(pg_sys::Datum::from(xid)))
-    }
-
-    pub fn xid8s(xids: &[u64]) -> Self {
-        Self::array(pg_sys::XID8ARRAYOID, pg_sys::XID8OID, 8, b'd', xids.iter().map(|xid| pg_sys::Datum::from(*xid)))
-    }
-
     pub fn int8s(values: &[i64]) -> Self {
         Self::array(pg_sys::INT8ARRAYOID, pg_sys::INT8OID, 8, b'd', values.iter().map(|v| pg_sys::Datum::from(*v)))
     }
@@ -105,17 +97,33 @@ impl From<Option<&str>> for Arg {
 
 /// One row of a result. Columns are counted from 1.
 pub struct Row<'a> {
-    tuple: pg_sys::HeapTuple,
-    descriptor: pg_sys::TupleDesc,
-    _table: std::marker::PhantomData<&'a ()>,
+    values: [pg_sys::Datum; MOST_COLUMNS],
+    nulls: [bool; MOST_COLUMNS],
+    _tuple: std::marker::PhantomData<&'a ()>,
 }
 
+/// No statement or table of ours has more.
+const MOST_COLUMNS: usize = 32;
+
 impl Row<'_> {
+    /// Takes a tuple apart, once for all its columns.
+    ///
+    /// # Safety
+    /// The tuple belongs to the descriptor and stays valid as long as the row.
+    pub unsafe fn of(tuple: pg_sys::HeapTuple, descriptor: pg_sys::TupleDesc) -> Self {
+        let (mut values, mut nulls) = ([pg_sys::Datum::from(0usize); MOST_COLUMNS], [true; MOST_COLUMNS]);
+        // SAFETY: as demanded of the caller; the arrays are wide enough.
+        unsafe {
+            if (*descriptor).natts as usize > MOST_COLUMNS {
+                pgrx::error!("automation_engine bug: a row has {} columns", (*descriptor).natts);
+            }
+            pg_sys::heap_deform_tuple(tuple, descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
+        }
+        Row { values, nulls, _tuple: std::marker::PhantomData }
+    }
+
     fn datum(&self, column: usize) -> Option<pg_sys::Datum> {
-        let mut null = false;
-        // SAFETY: the tuple belongs to the descriptor; SPI_getbinval checks the column number.
-        let value = unsafe { pg_sys::SPI_getbinval(self.tuple, self.descriptor, column as i32, &mut null) };
-        (!null).then_some(value)
+        (!self.nulls[column - 1]).then(|| self.values[column - 1])
     }
 
     pub fn int8(&self, column: usize) -> Option<i64> {
@@ -194,12 +202,7 @@ fn run<T>(sql: &'static str, args: &[Arg], mut read: impl FnMut(&Row<'_>) -> T) 
             let count = (*table).numvals as usize;
             rows.reserve(count);
             for i in 0..count {
-                let row = Row {
-                    tuple: *(*table).vals.add(i),
-                    descriptor: (*table).tupdesc,
-                    _table: std::marker::PhantomData,
-                };
-                rows.push(read(&row));
+                rows.push(read(&Row::of(*(*table).vals.add(i), (*table).tupdesc)));
             }
         }
         let processed = pg_sys::SPI_processed;

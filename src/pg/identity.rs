@@ -75,7 +75,7 @@ pub fn can_become(member: pg_sys::Oid, role: pg_sys::Oid) -> bool {
 /// The role of the session, or the one it has set; not that of a function that runs with its owner's rights.
 pub fn outer_user() -> pg_sys::Oid {
     // SAFETY: reads a process global.
-    unsafe { pg_sys::GetOuterUserId() }
+    unsafe { super::raw::unguarded::GetOuterUserId() }
 }
 
 /// May `role` read the table? One that is gone has nothing left to protect.

@@ -58,8 +58,8 @@ pub use wrappers::*;
 /// Place of STATEMENT_TIMEOUT in TimeoutId, the same in all supported versions.
 pub const STATEMENT_TIMEOUT: c_int = 3;
 
-/// The same symbols as in `pg_sys`, but without pgrx's guard around them: `catch` puts its own, which keeps
-/// everything an error says, and signal handlers must be plain C functions.
+/// The same symbols as in `pg_sys`, but without pgrx's guard around each: `catch` puts its own, which keeps everything
+/// an error says; several calls can share one guard; signal handlers must be plain C functions.
 pub mod unguarded {
     use super::*;
 
@@ -82,6 +82,71 @@ pub mod unguarded {
         ) -> pg_sys::Datum;
         pub fn stringToQualifiedNameList(text: *const c_char) -> *mut pg_sys::List;
         pub fn CommitTransactionCommand();
+        pub fn numeric_out(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum;
+        // These raise nothing.
+        pub fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
+        pub fn GetCurrentSubTransactionId() -> pg_sys::SubTransactionId;
+        pub fn GetTopFullTransactionIdIfAny() -> pg_sys::FullTransactionId;
+        pub fn GetOuterUserId() -> pg_sys::Oid;
+        pub fn HeapTupleHeaderGetCmin(tuple: pg_sys::HeapTupleHeader) -> pg_sys::CommandId;
+        pub fn HeapTupleHeaderGetCmax(tuple: pg_sys::HeapTupleHeader) -> pg_sys::CommandId;
+        pub fn heap_deform_tuple(
+            tuple: pg_sys::HeapTuple,
+            descriptor: pg_sys::TupleDesc,
+            values: *mut pg_sys::Datum,
+            nulls: *mut bool,
+        );
+        pub fn pg_trigger_depth(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum;
+        // Several of these share one guard, see pg::insert and pg::append.
+        pub fn nextval_internal(relid: pg_sys::Oid, check_permissions: bool) -> i64;
+        pub fn table_open(relation: pg_sys::Oid, lockmode: pg_sys::LOCKMODE) -> pg_sys::Relation;
+        pub fn table_close(relation: pg_sys::Relation, lockmode: pg_sys::LOCKMODE);
+        pub fn index_open(relation: pg_sys::Oid, lockmode: pg_sys::LOCKMODE) -> pg_sys::Relation;
+        pub fn index_close(relation: pg_sys::Relation, lockmode: pg_sys::LOCKMODE);
+        pub fn RelationGetIndexList(relation: pg_sys::Relation) -> *mut pg_sys::List;
+        pub fn list_free(list: *mut pg_sys::List);
+        pub fn GetCurrentCommandId(used: bool) -> pg_sys::CommandId;
+        pub fn heap_insert(
+            relation: pg_sys::Relation,
+            tuple: pg_sys::HeapTuple,
+            command: pg_sys::CommandId,
+            options: c_int,
+            state: pg_sys::BulkInsertState,
+        );
+        pub fn heap_multi_insert(
+            relation: pg_sys::Relation,
+            slots: *mut *mut pg_sys::TupleTableSlot,
+            count: c_int,
+            command: pg_sys::CommandId,
+            options: c_int,
+            state: pg_sys::BulkInsertState,
+        );
+        pub fn index_insert(
+            index: pg_sys::Relation,
+            values: *mut pg_sys::Datum,
+            nulls: *mut bool,
+            place: pg_sys::ItemPointer,
+            heap: pg_sys::Relation,
+            unique: pg_sys::IndexUniqueCheck::Type,
+            unchanged: bool,
+            info: *mut pg_sys::IndexInfo,
+        ) -> bool;
+        pub fn MakeSingleTupleTableSlot(
+            descriptor: pg_sys::TupleDesc,
+            operations: *const pg_sys::TupleTableSlotOps,
+        ) -> *mut pg_sys::TupleTableSlot;
+        pub fn ExecStoreHeapTuple(
+            tuple: pg_sys::HeapTuple,
+            slot: *mut pg_sys::TupleTableSlot,
+            free: bool,
+        ) -> *mut pg_sys::TupleTableSlot;
+        pub fn ExecDropSingleTupleTableSlot(slot: *mut pg_sys::TupleTableSlot);
+        pub fn heap_attisnull(tuple: pg_sys::HeapTuple, attribute: c_int, descriptor: pg_sys::TupleDesc) -> bool;
+        pub fn nocachegetattr(
+            tuple: pg_sys::HeapTuple,
+            attribute: c_int,
+            descriptor: pg_sys::TupleDesc,
+        ) -> pg_sys::Datum;
         pub fn die(signal: c_int);
         pub fn SignalHandlerForConfigReload(signal: c_int);
     }
@@ -103,5 +168,23 @@ pub unsafe fn attribute(descriptor: pg_sys::TupleDesc, index: usize) -> *const p
     unsafe {
         let compact = (*descriptor).compact_attrs.as_ptr();
         compact.add((*descriptor).natts as usize).cast::<pg_sys::FormData_pg_attribute>().add(index)
+    }
+}
+
+/// Value of attribute `number` (from 1) of a tuple, None if it is null. Raises nothing.
+///
+/// # Safety
+/// The tuple was formed with the descriptor, which has that attribute.
+pub unsafe fn attribute_of(
+    tuple: pg_sys::HeapTuple,
+    number: c_int,
+    descriptor: pg_sys::TupleDesc,
+) -> Option<pg_sys::Datum> {
+    // SAFETY: as demanded of the caller.
+    unsafe {
+        if unguarded::heap_attisnull(tuple, number, descriptor) {
+            return None;
+        }
+        Some(unguarded::nocachegetattr(tuple, number, descriptor))
     }
 }

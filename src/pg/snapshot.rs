@@ -20,6 +20,21 @@ impl Snapshot {
         Some(Snapshot { xmin, xmax, in_progress })
     }
 
+    /// The snapshot of the current statement.
+    pub fn of_statement() -> Option<Self> {
+        // SAFETY: a built-in function without arguments; its result is laid out as pg_snapshot is: length, count (both
+        // four bytes), xmin, xmax, list.
+        unsafe {
+            let datum = pgrx::direct_function_call_as_datum(pgrx::pg_sys::pg_current_snapshot, &[])?;
+            let words = datum.cast_mut_ptr::<u64>();
+            let count = *words.cast::<u32>().add(1) as usize;
+            let in_progress = std::slice::from_raw_parts(words.add(3), count).to_vec();
+            let snapshot = Snapshot { xmin: *words.add(1), xmax: *words.add(2), in_progress };
+            pgrx::pg_sys::pfree(words.cast());
+            Some(snapshot)
+        }
+    }
+
     /// Counts a transaction among those in progress, if the snapshot would otherwise see it. 0 is none.
     pub fn add_in_progress(&mut self, xid: u64) {
         if xid != 0
@@ -40,7 +55,16 @@ impl Snapshot {
 /// Id of the current transaction, 0 if it has none yet.
 pub fn own_transaction() -> u64 {
     // SAFETY: reads state of the current transaction.
-    unsafe { pgrx::pg_sys::GetTopFullTransactionIdIfAny().value }
+    unsafe { super::raw::unguarded::GetTopFullTransactionIdIfAny().value }
+}
+
+/// Id of the current transaction, which gets one if it has none yet.
+pub fn assigned_transaction() -> u64 {
+    match own_transaction() {
+        // SAFETY: inside a transaction.
+        0 => unsafe { pgrx::pg_sys::GetTopFullTransactionId().value },
+        xid => xid,
+    }
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use automation_core::value::Value;
 use pgrx::pg_sys;
 
-use crate::pg::append::{self, Pending, varlena};
+use crate::pg::append::{self, Pending, Texts};
 use crate::pg::clock::{self, Micros};
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity;
+use crate::pg::snapshot::assigned_transaction;
 use crate::{context, workers};
 
 /// What happened, as the `op` column has it.
@@ -113,34 +114,46 @@ pub fn append_event(event: &NewEvent<'_>) -> i64 {
 /// Notes an event that a command has caused. It is inserted when the outermost statement ends, or when enough wait, in
 /// the order of commands: a trigger may change a row before the statement that fired it has come to that row.
 pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
-    // SAFETY: assigns the transaction its id if it has none; must come before the event's id is drawn, since the
-    // router relies on ids of transactions younger than a snapshot being younger than that snapshot.
-    #[allow(unsafe_code)]
-    let xid = unsafe { pg_sys::GetTopFullTransactionId().value };
+    // Assigns the transaction its id if it has none; must come before the event's id is drawn, since the router relies on
+    // ids of transactions younger than a snapshot being younger than that snapshot.
+    let xid = assigned_transaction();
     let cause = context::cause();
     let at = clock::now();
-    let text = |bytes: &[u8]| varlena(bytes);
+    let texts = Texts::with_room_for(&[
+        event.kind.map(str::as_bytes),
+        event.entity_id,
+        event.topic.map(str::as_bytes),
+        event.tenant,
+        cause.actor.as_deref().map(str::as_bytes),
+        event.dedup_key.map(str::as_bytes),
+        event.prev,
+        event.next,
+        event.payload,
+    ]);
+    let [kind, entity_id, topic, tenant, actor, dedup_key, prev, next, payload] = texts.datums;
     let row = [
         // drawn when it is inserted
         Some(pg_sys::Datum::from(0i64)),
         Some(pg_sys::Datum::from(xid)),
         Some(pg_sys::Datum::from(at)),
+        // set in the first of each group when it is inserted
+        Some(pg_sys::Datum::from(0i32)),
         cause.run.map(pg_sys::Datum::from),
         event.relation.map(pg_sys::Datum::from),
         Some(pg_sys::Datum::from(cause.role)),
         Some(pg_sys::Datum::from(cause.depth)),
         Some(pg_sys::Datum::from(event.op.unwrap_or(Op::Emitted).code() as i8)),
         Some(pg_sys::Datum::from(event.truncated)),
-        event.kind.map(|kind| text(kind.as_bytes())),
-        event.entity_id.map(text),
-        event.topic.map(|topic| text(topic.as_bytes())),
-        event.tenant.map(text),
-        cause.actor.map(|actor| text(actor.as_bytes())),
-        event.dedup_key.map(|key| text(key.as_bytes())),
+        kind,
+        entity_id,
+        topic,
+        tenant,
+        actor,
+        dedup_key,
         event.changed,
-        event.prev.map(text),
-        event.next.map(text),
-        event.payload.map(text),
+        prev,
+        next,
+        payload,
     ];
     // If the table is gone, the extension is being dropped under us, and there is nobody left to tell.
     if PENDING.with(|pending| pending.borrow_mut().add("event", at, command, row)) {
@@ -198,27 +211,40 @@ pub struct Event {
 impl Event {
     /// Reads the eighteen columns from id to payload, in the order of this struct; `first` is the number of the first.
     pub fn read(row: &Row<'_>, first: usize) -> Option<Event> {
-        let id = row.int8(first)?;
-        let op = row.char(first + 7).and_then(Op::from_code)?;
+        Self::read_columns(row, |place| first + place)
+    }
+
+    /// Reads a row of the log itself, which has two columns more: group_span and dedup_key.
+    pub fn read_logged(row: &Row<'_>) -> Option<Event> {
+        Self::read_columns(row, |place| match place {
+            0..=2 => place + 1,
+            3..=13 => place + 2,
+            _ => place + 3,
+        })
+    }
+
+    fn read_columns(row: &Row<'_>, column: impl Fn(usize) -> usize) -> Option<Event> {
+        let id = row.int8(column(0))?;
+        let op = row.char(column(7)).and_then(Op::from_code)?;
         Some(Event {
             id,
-            xid: row.int8(first + 1).unwrap_or_default() as u64,
-            occurred_at: row.int8(first + 2).unwrap_or_default(),
-            cause_run: row.int8(first + 3),
-            relation: row.oid(first + 4),
-            role: row.oid(first + 5).unwrap_or(pg_sys::InvalidOid),
-            depth: row.int2(first + 6).unwrap_or_default(),
+            xid: row.int8(column(1)).unwrap_or_default() as u64,
+            occurred_at: row.int8(column(2)).unwrap_or_default(),
+            cause_run: row.int8(column(3)),
+            relation: row.oid(column(4)),
+            role: row.oid(column(5)).unwrap_or(pg_sys::InvalidOid),
+            depth: row.int2(column(6)).unwrap_or_default(),
             op,
-            truncated: row.bool(first + 8).unwrap_or_default(),
-            kind: row.text(first + 9),
-            entity_id: row.text(first + 10),
-            topic: row.text(first + 11),
-            tenant: row.text(first + 12),
-            actor: row.text(first + 13),
-            changed: row.text_array(first + 14),
-            prev: row.text(first + 15),
-            next: row.text(first + 16),
-            payload: row.text(first + 17),
+            truncated: row.bool(column(8)).unwrap_or_default(),
+            kind: row.text(column(9)),
+            entity_id: row.text(column(10)),
+            topic: row.text(column(11)),
+            tenant: row.text(column(12)),
+            actor: row.text(column(13)),
+            changed: row.text_array(column(14)),
+            prev: row.text(column(15)),
+            next: row.text(column(16)),
+            payload: row.text(column(17)),
         })
     }
 

@@ -1,7 +1,12 @@
 //! The router's place in the log, and the events behind it.
+use std::ops::ControlFlow;
+
 use super::events::Event;
+use crate::pg::append::last_drawn;
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
+use crate::pg::log_scan::LogScan;
 use crate::pg::snapshot::Snapshot;
+use crate::pg::table_scan::{StatementSnapshot, each_row};
 
 /// A moment in the log: a snapshot, and the ids around it.
 #[derive(Debug, Clone)]
@@ -27,14 +32,12 @@ pub struct Cursor {
 }
 
 const TAKE: &str = "
-    SELECT c.from_snapshot::text, c.from_floor, c.to_snapshot::text, c.to_floor, c.to_ceiling, c.position,
-           ARRAY(SELECT r.xid::text || ' ' || r.up_to::text FROM automation_internal.routed_ahead AS r)
+    SELECT c.from_snapshot::text, c.from_floor, c.to_snapshot::text, c.to_floor, c.to_ceiling, c.position
       FROM automation_internal.router_cursor AS c
      WHERE c.singleton
        FOR UPDATE SKIP LOCKED";
 const PEEK: &str = "
-    SELECT c.from_snapshot::text, c.from_floor, c.to_snapshot::text, c.to_floor, c.to_ceiling, c.position,
-           ARRAY(SELECT r.xid::text || ' ' || r.up_to::text FROM automation_internal.routed_ahead AS r)
+    SELECT c.from_snapshot::text, c.from_floor, c.to_snapshot::text, c.to_floor, c.to_ceiling, c.position
       FROM automation_internal.router_cursor AS c
      WHERE c.singleton";
 const WAIT: &str = "SELECT FROM automation_internal.router_cursor AS c WHERE c.singleton FOR UPDATE";
@@ -56,44 +59,42 @@ pub fn note_ahead(xid: u64, up_to: i64) {
 
 /// Takes the cursor for this transaction. None while somebody else has it.
 pub fn take() -> Option<Cursor> {
-    query_one(TAKE, &[], read_cursor).flatten()
+    query_one(TAKE, &[], read_cursor).flatten().map(with_ahead)
 }
 
 /// The cursor as it stands, not locked.
 pub fn peek() -> Option<Cursor> {
-    query_one(PEEK, &[], read_cursor).flatten()
+    query_one(PEEK, &[], read_cursor).flatten().map(with_ahead)
 }
 
 fn read_cursor(row: &Row<'_>) -> Option<Cursor> {
     let to = row.text(3).and_then(|text| {
         Some(Moment { snapshot: Snapshot::parse(&text)?, floor: row.int8(4)?, ceiling: row.int8(5)? })
     });
-    let ahead = row.text_array(7);
-    let ahead = ahead.iter().filter_map(|pair| {
-        let (xid, id) = pair.split_once(' ')?;
-        Some((xid.parse().ok()?, id.parse().ok()?))
-    });
     Some(Cursor {
         from: Snapshot::parse(&row.text(1)?)?,
         from_floor: row.int8(2)?,
         to,
         position: row.int8(6)?,
-        ahead: ahead.collect(),
+        ahead: Vec::new(),
     })
 }
 
-const FLOOR: &str = "
-    SELECT CASE WHEN s.is_called THEN s.last_value ELSE 0 END
-      FROM automation_internal.event_id_seq AS s";
-const PRESENT: &str = "
-    SELECT pg_catalog.pg_current_snapshot()::text, CASE WHEN s.is_called THEN s.last_value ELSE 0 END
-      FROM automation_internal.event_id_seq AS s";
+/// What is routed ahead, read after the cursor: who notes it has the cursor until he commits.
+fn with_ahead(mut cursor: Cursor) -> Cursor {
+    each_row("routed_ahead", |row| {
+        cursor.ahead.extend(row.int8(1).map(|xid| xid as u64).zip(row.int8(2)));
+    });
+    cursor
+}
 
-/// This moment. The floor is read by a statement of its own before the snapshot is taken, the ceiling after it.
+/// This moment. The floor is read before the snapshot is taken, the ceiling after it.
 pub fn present() -> Option<Moment> {
-    let floor = query_one(FLOOR, &[], |row| row.int8(1)).flatten()?;
-    let (mut snapshot, ceiling) =
-        query_one(PRESENT, &[], |row| Snapshot::parse(&row.text(1)?).zip(row.int8(2))).flatten()?;
+    let floor = last_drawn("event_id_seq")?;
+    let taken = StatementSnapshot::take();
+    let mut snapshot = Snapshot::of_statement()?;
+    let ceiling = last_drawn("event_id_seq")?;
+    drop(taken);
     // A snapshot never lists the transaction that takes it; for the cursor ours is as open as any other.
     snapshot.add_in_progress(crate::pg::snapshot::own_transaction());
     Some(Moment { snapshot, floor, ceiling })
@@ -130,69 +131,54 @@ pub fn finish_batch(cursor: &Cursor, to: &Moment) {
     }
 }
 
-pub const BY_ID: &str = "
-    SELECT e.id, e.xid, e.occurred_at, e.cause_run, e.relation, e.role, e.depth, e.op, e.truncated, e.kind,
-           e.entity_id, e.topic, e.tenant, e.actor, e.changed, e.prev, e.next, e.payload
-      FROM automation_internal.event AS e
-     WHERE e.id > $1
-       AND e.id <= $2
-     ORDER BY e.id
-     LIMIT $3";
-
 /// Events in a range of ids, in order.
-pub fn events_between(above: i64, up_to: i64, limit: i64) -> Vec<Event> {
-    read(query(BY_ID, &[above.into(), up_to.into(), limit.into()], |row| Event::read(row, 1)))
+pub fn events_between(log: &mut LogScan, above: i64, up_to: i64, limit: i64) -> Vec<Event> {
+    read_between(log, above, up_to, limit as usize, |_| true)
 }
 
-pub const OF_TRANSACTIONS: &str = "
-    SELECT e.id, e.xid, e.occurred_at, e.cause_run, e.relation, e.role, e.depth, e.op, e.truncated, e.kind,
-           e.entity_id, e.topic, e.tenant, e.actor, e.changed, e.prev, e.next, e.payload
-      FROM automation_internal.event AS e
-     WHERE e.xid = ANY ($1)
-       AND e.id + 0 > $2
-       AND e.id + 0 <= $3
-     ORDER BY e.id + 0
-     LIMIT $4";
-
-/// Events of the given transactions within a range of ids, in order. The ids are written as expressions so that only
-/// the index on (xid, id) fits: a walk along the ids would read the log from its beginning.
-pub fn events_of(xids: &[u64], above: i64, up_to: i64, limit: i64) -> Vec<Event> {
-    let args = [Arg::xid8s(xids), above.into(), up_to.into(), limit.into()];
-    read(query(OF_TRANSACTIONS, &args, |row| Event::read(row, 1)))
+/// Each partition gives its first `limit`; more than one of them has any only around midnight.
+fn read_between(log: &mut LogScan, above: i64, up_to: i64, limit: usize, wanted: impl Fn(u64) -> bool) -> Vec<Event> {
+    let mut events: Vec<Event> = Vec::new();
+    if limit == 0 {
+        return events;
+    }
+    let (mut begin, mut last) = (0, i64::MIN);
+    log.by_id(above, up_to, |row| {
+        let id = row.int8(1).unwrap_or_default();
+        if id < last {
+            // the next partition
+            begin = events.len();
+        }
+        last = id;
+        if wanted(row.int8(2).unwrap_or_default() as u64) {
+            events.extend(Event::read_logged(row));
+        }
+        if events.len() - begin >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    events.sort_by_key(|event| event.id);
+    events.truncate(limit);
+    events
 }
 
-const SINCE_TRANSACTION: &str = "
-    SELECT e.id, e.xid, e.occurred_at, e.cause_run, e.relation, e.role, e.depth, e.op, e.truncated, e.kind,
-           e.entity_id, e.topic, e.tenant, e.actor, e.changed, e.prev, e.next, e.payload
-      FROM automation_internal.event AS e
-     WHERE e.xid >= $1
-       AND e.xid < $2
-       AND e.id + 0 > $3
-       AND e.id + 0 <= $4
-     ORDER BY e.id + 0
-     LIMIT $5";
-
-/// Events of a range of transactions within a range of ids, in order.
-pub fn events_since(xid: u64, below: u64, above: i64, up_to: i64, limit: i64) -> Vec<Event> {
-    let args = [Arg::xid8(xid), Arg::xid8(below), above.into(), up_to.into(), limit.into()];
-    read(query(SINCE_TRANSACTION, &args, |row| Event::read(row, 1)))
+/// Which transactions are late: those of a list, and those of a range.
+pub struct Late<'a> {
+    pub listed: &'a [u64],
+    pub from: u64,
+    pub below: u64,
 }
 
 /// Most events of which a wait is asked whether it was for one of them.
 const MOST_MISSED: i64 = 10_000;
 
-/// What has been committed since a moment in the log: not visible in its snapshot, and of the transaction that took it
-/// only what it wrote later.
-pub fn events_since_seen(snapshot: &Snapshot, xid: u64, up_to: i64) -> Vec<Event> {
+/// What has been committed since a moment in the log: by transactions that were open then, the one that took it among
+/// them, and by younger ones.
+pub fn events_since_seen(snapshot: &Snapshot, xid: u64) -> Vec<Event> {
     crate::pg::identity::as_engine(|| {
-        let mut found = events_of(&snapshot.in_progress, 0, i64::MAX, MOST_MISSED);
-        found.extend(events_since(snapshot.xmax, u64::MAX >> 1, 0, i64::MAX, MOST_MISSED));
-        if xid != 0 && !snapshot.in_progress.contains(&xid) && xid < snapshot.xmax {
-            found.extend(events_of(&[xid], up_to, i64::MAX, MOST_MISSED));
-        }
-        found.sort_by_key(|event| event.id);
-        found.dedup_by_key(|event| event.id);
-        found
+        let mut listed = snapshot.in_progress.clone();
+        listed.push(xid);
+        listed.retain(|xid| *xid != 0);
+        let late = Late { listed: &listed, from: snapshot.xmax, below: u64::MAX };
+        LogScan::open().map(|mut log| events_of(&mut log, &late, 0, i64::MAX, MOST_MISSED)).unwrap_or_default()
     })
 }
 
@@ -206,11 +192,46 @@ const AFTER: &str = "
 
 /// Everything in the log since a point in time, for a wait that looks back.
 pub fn events_after(at: i64) -> Vec<Event> {
-    crate::pg::identity::as_engine(|| read(query(AFTER, &[Arg::timestamp(at)], |row| Event::read(row, 1))))
+    let rows = crate::pg::identity::as_engine(|| query(AFTER, &[Arg::timestamp(at)], |row| Event::read(row, 1)));
+    rows.into_iter().flatten().collect()
 }
 
-fn read(rows: Vec<Option<Event>>) -> Vec<Event> {
-    rows.into_iter().flatten().collect()
+/// Events of late transactions within a range of ids, in order.
+///
+/// Only the first event of each group is to be found by its transaction; it says how far the group reaches, and the
+/// ids up to there are read. `limit` groups of one transaction have at least as many events, so what lies behind them is
+/// not needed yet.
+pub fn events_of(log: &mut LogScan, late: &Late<'_>, above: i64, up_to: i64, limit: i64) -> Vec<Event> {
+    let mut xids = log.transactions(late.from, late.below, up_to);
+    xids.extend(late.listed);
+    xids.sort_unstable();
+    let limit = limit as usize;
+    let mut ranges: Vec<(i64, i64)> = xids.iter().flat_map(|xid| log.groups_of(*xid, above, up_to, limit)).collect();
+    ranges.sort_unstable();
+    let mut events = Vec::new();
+    for (first, last) in joined(&ranges) {
+        let (from, to) = (above.max(first - 1), up_to.min(last));
+        events.extend(read_between(log, from, to, limit - events.len(), |xid| xids.binary_search(&xid).is_ok()));
+        if events.len() >= limit {
+            break;
+        }
+    }
+    events
+}
+
+/// Ranges so near to each other that reading across is cheaper than another look.
+const NEAR: i64 = 50;
+
+/// Joins ranges, sorted by where they begin, that overlap or lie near each other.
+fn joined(ranges: &[(i64, i64)]) -> Vec<(i64, i64)> {
+    let mut joined: Vec<(i64, i64)> = Vec::new();
+    for &(first, last) in ranges {
+        match joined.last_mut() {
+            Some(before) if first <= before.1 + NEAR => before.1 = before.1.max(last),
+            _ => joined.push((first, last)),
+        }
+    }
+    joined
 }
 
 const TAKE_CANCELLED: &str = "

@@ -117,8 +117,12 @@ impl Conductor {
                 registration::exit(0);
             }
             match self.turn() {
-                Next::Again => registration::wait(Duration::ZERO),
-                Next::Wait(timeout) => registration::wait(timeout),
+                Next::Again => {
+                    registration::wait(Duration::ZERO);
+                }
+                Next::Wait(timeout) => {
+                    registration::wait(timeout);
+                }
                 Next::Leave => {
                     self.slot.leave_conductor(STATE_ABSENT);
                     self.pool.stop_all();
@@ -135,8 +139,7 @@ impl Conductor {
             return Next::Wait(HEARTBEAT);
         }
         let now = clock::now();
-        // Under a stream of commits a look per commit would cost more than the commits: let a few gather. At a low rate
-        // nobody waits, and where nobody listens nobody minds.
+        // Under a stream of commits a look per commit would cost more than the commits: let a few gather.
         let rest = self.nap - (now - self.looked_at);
         if rest > 0 && now >= self.looked_at {
             // Asleep, not waiting on the latch: nobody who commits meanwhile has to send a signal.
@@ -156,6 +159,9 @@ impl Conductor {
         let due = self.next_timer <= now;
         if !hinted && !moved && !due {
             self.slot.next_timer.store(self.next_timer, Ordering::Release);
+            if heartbeat {
+                registration::report_statistics();
+            }
             let pool_wait = self.pool.attend(now);
             return Next::Wait(pool_wait.map_or(HEARTBEAT, |wait| wait.min(HEARTBEAT)).min(self.until_timer(now)));
         }
@@ -163,8 +169,7 @@ impl Conductor {
         let outcome = in_transaction(|| self.look(hinted || due, moved || due, now));
         self.looked_at = clock::now();
         self.nap = match &outcome {
-            Ok(Look::Routed { more: false, dispatches: 0, .. }) => 5_000,
-            Ok(Look::Routed { more: false, .. }) => 500,
+            Ok(Look::Routed { more: false, dispatches, events, .. }) => next_nap(self.nap, *events, *dispatches),
             _ => 0,
         };
         self.slot.turns.fetch_add(1, Ordering::AcqRel);
@@ -255,6 +260,18 @@ impl Conductor {
         self.pool.attend(now);
         Next::Wait(backoff)
     }
+}
+
+/// How long to let events gather after a look that found so many: longer while many come between two looks, for a look
+/// costs as much as routing some dozens of them. At a low rate nobody waits, and where nobody listens nobody minds.
+fn next_nap(nap: i64, events: usize, dispatches: usize) -> i64 {
+    let (least, most) = if dispatches == 0 { (5_000, 20_000) } else { (500, 4_000) };
+    let nap = match events {
+        0..8 => nap / 2,
+        8..24 => nap,
+        _ => nap * 2,
+    };
+    nap.clamp(least, most)
 }
 
 enum Look {

@@ -17,6 +17,9 @@ const SLOW_BATCH: i64 = 40_000;
 /// A batch that takes less than this is followed by larger ones.
 const QUICK_BATCH: i64 = 10_000;
 
+/// When to hand in statistics while idle.
+const STATISTICS_DUE: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// How often a run that deadlocks, cannot serialize or cannot get a lock is tried again.
 const MOST_TRIES: u32 = 8;
 
@@ -97,6 +100,19 @@ fn durably() {
     unsafe { pg_sys::ForceSyncCommit() }
 }
 
+/// Sleeps until there is work, and leaves if none comes. Without a last look: should work come in this moment, the
+/// conductor, which hears of our leaving, looks itself.
+fn rest(limit: std::time::Duration) {
+    let first = limit.min(STATISTICS_DUE);
+    if registration::wait(first) {
+        return;
+    }
+    registration::report_statistics();
+    if !registration::wait(limit - first) {
+        registration::exit(0);
+    }
+}
+
 /// How far to look for a dispatch that nobody holds back.
 const LOOK_AHEAD: i64 = 200;
 
@@ -152,8 +168,10 @@ impl Executor {
                     registration::wait(std::time::Duration::ZERO);
                 }
                 Some(false) if idle >= idle_limit.as_micros() => registration::exit(0),
-                Some(false) => registration::wait(idle_limit),
-                None => registration::wait(std::time::Duration::from_millis(20 << self.failures.min(6))),
+                Some(false) => rest(idle_limit),
+                None => {
+                    registration::wait(std::time::Duration::from_millis(20 << self.failures.min(6)));
+                }
             }
         }
     }

@@ -114,21 +114,31 @@ pub fn set_application_name(name: &str) {
     }
 }
 
-/// Sleeps until the latch is set or the time is up, then serves interrupts and re-reads the configuration if asked.
-pub fn wait(timeout: Duration) {
+/// Sleeps until the latch is set or the time is up, then serves interrupts and re-reads the configuration if asked. True
+/// if the latch was set.
+pub fn wait(timeout: Duration) -> bool {
     let flags = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
     // SAFETY: a worker between transactions, waiting on its own latch.
-    unsafe {
-        pg_sys::WaitLatch(
+    let events = unsafe {
+        let events = pg_sys::WaitLatch(
             pg_sys::MyLatch,
             flags as i32,
             timeout.as_millis().min(i32::MAX as u128) as std::ffi::c_long,
             pg_sys::PG_WAIT_EXTENSION,
         );
         pg_sys::ResetLatch(pg_sys::MyLatch);
-    }
+        events
+    };
     pgrx::check_for_interrupts!();
     reload_if_asked();
+    events & pg_sys::WL_LATCH_SET as i32 != 0
+}
+
+/// Hands in the statistics that are held back after work, as a session does when it has been idle for a second. Without
+/// it they would show up much later, as if an idle process had been at work.
+pub fn report_statistics() {
+    // SAFETY: a worker between transactions.
+    unsafe { pg_sys::pgstat_report_stat(true) };
 }
 
 fn reload_if_asked() {

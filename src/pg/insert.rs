@@ -1,0 +1,135 @@
+//! Inserting formed tuples into a table of ours and its indexes.
+//!
+//! Postgres' own routine for this (that of the catalogs) makes a slot per tuple and works out every index anew; here an
+//! index entry costs the entry itself. Only for plain heaps whose indexes are btrees over plain columns. Everything
+//! happens inside one guard: an ERROR leaves it as a panic, once, instead of each call paying for the possibility.
+use pgrx::pg_sys;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+
+use super::raw::{attribute_of, unguarded};
+
+/// Which rows a partial index of the table holds. Its predicate says the same in SQL; it is what a restore goes by.
+pub type InPartialIndex = fn(pg_sys::HeapTuple) -> bool;
+
+/// For tables without partial indexes.
+pub fn every_row(_tuple: pg_sys::HeapTuple) -> bool {
+    true
+}
+
+/// Most tuples handed to the heap at once: they share a page's lock and a WAL record.
+const CHUNK: usize = 100;
+
+/// Most columns of an index.
+const KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
+
+/// Inserts tuples and their index entries.
+///
+/// # Safety
+/// `relation` is a table of ours, inside a transaction, and the tuples were formed with its descriptor.
+pub unsafe fn insert_tuples(relation: pg_sys::Oid, tuples: &[pg_sys::HeapTuple], in_partial: InPartialIndex) {
+    let mut places = vec![pg_sys::ItemPointerData::default(); tuples.len()];
+    let mut slots = [std::ptr::null_mut(); CHUNK];
+    // SAFETY: nothing in there owns anything with a destructor; what it writes to outlives it.
+    unsafe {
+        pg_guard_ffi_boundary(|| {
+            let opened = unguarded::table_open(relation, pg_sys::RowExclusiveLock as i32);
+            insert_into_heap(opened, tuples, &mut places, &mut slots);
+            insert_into_indexes(opened, tuples, &mut places, in_partial);
+            unguarded::table_close(opened, pg_sys::NoLock as i32);
+        });
+    }
+}
+
+unsafe fn insert_into_heap(
+    relation: pg_sys::Relation,
+    tuples: &[pg_sys::HeapTuple],
+    places: &mut [pg_sys::ItemPointerData],
+    slots: &mut [*mut pg_sys::TupleTableSlot; CHUNK],
+) {
+    // SAFETY: see `insert_tuples`. A tuple that must be toasted is inserted as a copy; the place comes back all the same.
+    unsafe {
+        let command = unguarded::GetCurrentCommandId(true);
+        if let [tuple] = tuples {
+            unguarded::heap_insert(relation, *tuple, command, 0, std::ptr::null_mut());
+            places[0] = (**tuple).t_self;
+            return;
+        }
+        let slots = &mut slots[..tuples.len().min(CHUNK)];
+        for slot in slots.iter_mut() {
+            *slot = unguarded::MakeSingleTupleTableSlot((*relation).rd_att, &raw const pg_sys::TTSOpsHeapTuple);
+        }
+        for (chunk, places) in tuples.chunks(CHUNK).zip(places.chunks_mut(CHUNK)) {
+            for (tuple, slot) in chunk.iter().zip(slots.iter()) {
+                unguarded::ExecStoreHeapTuple(*tuple, *slot, false);
+            }
+            let count = chunk.len() as i32;
+            unguarded::heap_multi_insert(relation, slots.as_mut_ptr(), count, command, 0, std::ptr::null_mut());
+            for (place, slot) in places.iter_mut().zip(slots.iter()) {
+                *place = (**slot).tts_tid;
+            }
+        }
+        for slot in slots.iter() {
+            unguarded::ExecDropSingleTupleTableSlot(*slot);
+        }
+    }
+}
+
+unsafe fn insert_into_indexes(
+    relation: pg_sys::Relation,
+    tuples: &[pg_sys::HeapTuple],
+    places: &mut [pg_sys::ItemPointerData],
+    in_partial: InPartialIndex,
+) {
+    // SAFETY: see `insert_tuples`.
+    unsafe {
+        let list = unguarded::RelationGetIndexList(relation);
+        let count = if list.is_null() { 0 } else { (*list).length as usize };
+        for i in 0..count {
+            let oid = (*(*list).elements.add(i)).oid_value;
+            let index = unguarded::index_open(oid, pg_sys::RowExclusiveLock as i32);
+            let form = (*index).rd_index;
+            if (*form).indisready {
+                let partial = !unguarded::heap_attisnull(
+                    (*index).rd_indextuple,
+                    pg_sys::Anum_pg_index_indpred as i32,
+                    std::ptr::null_mut(),
+                );
+                for (tuple, place) in tuples.iter().zip(places.iter_mut()) {
+                    if !partial || in_partial(*tuple) {
+                        insert_entry(index, form, relation, *tuple, place);
+                    }
+                }
+            }
+            unguarded::index_close(index, pg_sys::NoLock as i32);
+        }
+        unguarded::list_free(list);
+    }
+}
+
+unsafe fn insert_entry(
+    index: pg_sys::Relation,
+    form: pg_sys::Form_pg_index,
+    relation: pg_sys::Relation,
+    tuple: pg_sys::HeapTuple,
+    place: &mut pg_sys::ItemPointerData,
+) {
+    let (mut values, mut nulls) = ([pg_sys::Datum::from(0usize); KEYS], [false; KEYS]);
+    // SAFETY: see `insert_tuples`; indkey has indnatts entries, all of them plain columns.
+    unsafe {
+        let columns = (*form).indkey.values.as_ptr();
+        for i in 0..(*form).indnatts as usize {
+            match attribute_of(tuple, i32::from(*columns.add(i)), (*relation).rd_att) {
+                Some(value) => values[i] = value,
+                None => nulls[i] = true,
+            }
+        }
+        let unique = if (*form).indisunique {
+            pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES
+        } else {
+            pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO
+        };
+        // A btree does not look at the IndexInfo.
+        let info = std::ptr::null_mut();
+        unguarded::index_insert(index, values.as_mut_ptr(), nulls.as_mut_ptr(), place, relation, unique, false, info);
+    }
+}

@@ -97,13 +97,15 @@ pub struct Names {
     pub roots: Vec<&'static str>,
     /// The kinds that exist; `None` if any may.
     pub kinds: Option<Vec<KnownKind>>,
+    /// The ids that `{"trigger": ...}` can name; `None` if any may.
+    pub triggers: Option<Vec<String>>,
     /// Where this is, for messages: `filter`.
     pub place: &'static str,
 }
 
 impl Default for Names {
     fn default() -> Names {
-        Names { row: None, roots: ROOTS.to_vec(), kinds: None, place: "expression" }
+        Names { row: None, roots: ROOTS.to_vec(), kinds: None, triggers: None, place: "expression" }
     }
 }
 
@@ -112,7 +114,7 @@ impl Names {
     pub fn filter(row: Option<TableShape>) -> Names {
         let roots = ROOTS.iter().copied();
         let roots = roots.filter(|r| !matches!(*r, "vars" | "steps" | "run" | "wait" | "repeat" | "error")).collect();
-        Names { row, roots, kinds: None, place: "filter" }
+        Names { row, roots, kinds: None, triggers: None, place: "filter" }
     }
 
     /// The names of a step: everything.
@@ -148,7 +150,9 @@ pub fn check_condition(condition: &Condition, names: &Names) -> Vec<ExprError> {
         Condition::State(state) => {
             state.each_expr(&mut |expr| errors.extend(within(check_expr(expr, names), expr)));
             errors.extend(rules::check_kind(&state.kind, 0..0, names).err());
+            errors.extend(rules::check_state(state, names));
         }
+        Condition::Trigger(ids) => errors.extend(rules::check_triggers(ids, names)),
         Condition::Numeric(numeric) => {
             numeric.each_expr(&mut |expr| errors.extend(within(check_expr(expr, names), expr)));
         }

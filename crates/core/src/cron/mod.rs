@@ -99,7 +99,11 @@ pub fn parse_zone(name: &str) -> Result<Tz, ExprError> {
     name.trim().parse().or_else(|_| any_case().parse()).map_err(|_| {
         let near = nearest(name, names());
         let message = format!("time zone \"{}\" does not exist", shortened(name));
-        ExprError::new(ExprErrorKind::InvalidValue, 0..name.len(), message).with_suggestion(near)
+        let error = ExprError::new(ExprErrorKind::InvalidValue, 0..name.len(), message);
+        match near {
+            Some(near) => error.with_suggestion(Some(near)),
+            None => error.with_hint("Write a name of the IANA list, such as Europe/Berlin or UTC."),
+        }
     })
 }
 

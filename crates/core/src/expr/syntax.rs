@@ -14,7 +14,7 @@ pub fn unexpected(text: &str, at: usize) -> ExprError {
     let start = skip_space(text, at);
     let token = token_at(text, start);
     if token.is_empty() {
-        let message = if text.trim().is_empty() { "expression is empty" } else { "syntax error at end of input" };
+        let message = if text.trim().is_empty() { "empty expression" } else { "syntax error at end of input" };
         return ExprError::new(ExprErrorKind::Syntax, text.len()..text.len(), message);
     }
     let error = ExprError::new(

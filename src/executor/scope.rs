@@ -1,4 +1,5 @@
 //! What the expressions of a run see: the event, what the run has done so far, and the state of entities.
+use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -53,6 +54,14 @@ impl Scope for RunScope<'_> {
         let value = text.map(|text| Value::from_json(&text).unwrap_or_default()).unwrap_or_default();
         self.states.borrow_mut().insert(key, value.clone());
         Ok(value)
+    }
+
+    fn member(&self, root: &str, name: &str) -> Option<Cow<'_, Value>> {
+        self.event.member(root, name)
+    }
+
+    fn changed_at(&self, kind: &str, id: &str, field: &str) -> Result<Option<Timestamp>, ExprError> {
+        Ok(super::held::changed_at(kind, id, field))
     }
 
     fn now(&self) -> Timestamp {

@@ -6,7 +6,8 @@ mod infer;
 mod rules;
 
 use crate::condition::Condition;
-use crate::expr::{Expr, ExprError, ROOTS, Type};
+use crate::expr::{Expr, ExprError, ExprErrorKind, ROOTS, Type};
+use crate::suggest::nearest;
 use crate::template::{JsonTemplate, SqlTemplate, Template};
 
 /// What is known of a column.
@@ -77,6 +78,21 @@ pub struct TableShape {
     pub name: String,
     /// Column names and types.
     pub columns: Vec<(String, ColumnType)>,
+    /// Columns that exist, but are not in the images of changed rows.
+    pub unwatched: Vec<String>,
+}
+
+impl TableShape {
+    /// What is wrong with a name that is no column of it.
+    pub fn no_column(&self, name: &str, span: std::ops::Range<usize>) -> ExprError {
+        let error = |message: String| ExprError::new(ExprErrorKind::UnknownName, span, message);
+        if self.unwatched.iter().any(|column| column == name) {
+            return error(format!("column \"{name}\" of table \"{}\" is not watched", self.name))
+                .with_hint("Call automation.watch_table() with it among the columns and not among the ignored ones.");
+        }
+        let near = nearest(name, self.columns.iter().map(|(column, _)| column.as_str()));
+        error(format!("column \"{name}\" does not exist in table \"{}\"", self.name)).with_suggestion(near)
+    }
 }
 
 /// A kind of entity that `state.<kind>` can read.

@@ -76,9 +76,7 @@ pub fn check_state(state: &StateIs, names: &Names) -> Vec<ExprError> {
     let whole = shape.columns.iter().find(|(column, _)| *column == state.field);
     let first = state.field.split('.').next().unwrap_or_default();
     let Some((_, kind)) = whole.or_else(|| shape.columns.iter().find(|(column, _)| column == first)) else {
-        let message = format!("column \"{first}\" does not exist in table \"{}\"", shape.name);
-        let near = nearest(first, shape.columns.iter().map(|(column, _)| column.as_str()));
-        return vec![ExprError::new(ExprErrorKind::UnknownName, 0..0, message).with_suggestion(near)];
+        return vec![shape.no_column(first, 0..0)];
     };
     if whole.is_none() {
         return Vec::new();
@@ -137,11 +135,7 @@ pub fn column<'a>(base: &Node, steps: &'a [Access], names: &Names) -> Result<Opt
     let (Some(shape), [Access::Member(name, span), rest @ ..]) = (shape, steps) else { return Ok(None) };
     match shape.columns.iter().find(|(column, _)| **column == **name) {
         Some((_, kind)) => Ok(Some((kind.value_type(), rest))),
-        None => {
-            let message = format!("column \"{name}\" does not exist in table \"{}\"", shape.name);
-            let near = nearest(name, shape.columns.iter().map(|(column, _)| column.as_str()));
-            Err(ExprError::new(ExprErrorKind::UnknownName, past_dot(*span), message).with_suggestion(near))
-        }
+        None => Err(shape.no_column(name, past_dot(*span))),
     }
 }
 

@@ -6,7 +6,7 @@
 mod field;
 mod fires;
 
-use crate::expr::{ExprError, ExprErrorKind};
+use crate::expr::{ExprError, ExprErrorKind, visible};
 use crate::suggest::nearest;
 use crate::value::Timestamp;
 use chrono_tz::Tz;
@@ -113,5 +113,5 @@ fn error(span: std::ops::Range<usize>, message: String) -> ExprError {
 
 /// What the user wrote, for a message.
 fn shortened(text: &str) -> String {
-    text.chars().take(60).collect()
+    visible(&text.chars().take(60).collect::<String>())
 }

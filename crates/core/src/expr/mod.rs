@@ -33,6 +33,7 @@ pub(crate) use ast::{Access, ArithmeticOp, CompareOp, Kind, Node, Span};
 pub(crate) use eval::root as root_of;
 pub(crate) use locate::{Step, locate};
 pub(crate) use ops::equal;
+pub(crate) use syntax::{is_invisible, visible};
 pub(crate) use why::refusal;
 
 use crate::value::Value;

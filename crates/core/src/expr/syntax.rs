@@ -97,13 +97,13 @@ fn token_at(text: &str, at: usize) -> &str {
     &rest[..length]
 }
 
-fn is_invisible(c: char) -> bool {
+pub fn is_invisible(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{a0}' | '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202f}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// The token with invisible characters spelled out, so that a message never hides or reorders text.
-fn visible(token: &str) -> String {
+pub fn visible(token: &str) -> String {
     token.chars().fold(String::new(), |mut out, c| {
         if is_invisible(c) {
             out.push_str(&format!("U+{:04X}", u32::from(c)));

@@ -47,6 +47,18 @@ SELECT automation.match_topic('a..b', 'a');
 \echo :LAST_ERROR_SQLSTATE
 SELECT automation.match_topic('a.b#', 'a');
 
+-- who listens to what: every spelling finds its events, and each automation once
+CREATE TABLE heard (who text, topic text);
+SELECT count(*) FROM unnest(ARRAY['#', '', '*.created', 'x_kind.#', 'x_*.created', 'x_kind.created', 'graph.node.created.x_kind', 'graph.node.*.x_kind', '#.created', 'y_kind.*', 'x_kind.*.more'])
+    WITH ORDINALITY AS p (pattern, n),
+    automation.define('x-' || p.n, triggers => ARRAY[automation.on_event(p.pattern), automation.on_event('x.other')],
+                      steps => ARRAY[automation.sql('INSERT INTO public.heard VALUES ({{ run.automation }}, {{ event.topic }})')]);
+SELECT automation.set_state('x_kind', '1', '{"a": 1}') IS NOT NULL AS created, automation.emit('x.other') IS NOT NULL AS emitted;
+SELECT automation.drain() > 0 AS drained;
+SELECT topic, string_agg(who, ' ' ORDER BY who) FROM heard GROUP BY topic ORDER BY topic;
+SELECT count(automation.drop_automation('x-' || n)) FROM generate_series(1, 11) AS n;
+DROP TABLE heard;
+
 -- JSON-Pointer filters
 SELECT automation.match_filter('{"/a": {"eq": 1}, "/b/0": {"contains": "x%"}}', '{"a": 1.0, "b": ["ax%b"]}') AS both,
        automation.match_filter('{"/at": {"gt": "2026-01-01T00:00:00Z"}}', '{"at": "2026-01-01T01:30:00+01:00"}') AS instants,

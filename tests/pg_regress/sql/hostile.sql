@@ -72,8 +72,8 @@ SELECT t.name, outcome('SELECT automation.match_topic($1, repeat(''a.'', 500) ||
 SELECT t.name, outcome('SELECT automation.match_filter(to_jsonb($1), ''{"a": 1}'')', t.text) AS match_filter FROM texts AS t ORDER BY t.id;
 SELECT t.name, outcome('SELECT automation.next_fire($1)', t.text) AS next_fire FROM texts AS t ORDER BY t.id;
 SELECT t.name, outcome('SELECT automation.next_fire(''@daily'', $1)', t.text) AS zone FROM texts AS t ORDER BY t.id;
-SELECT t.name, outcome('SELECT count(*) FROM automation.validate(jsonb_build_object(''name'', ''h'', ''condition'', $1, ''key'', $1, ''triggers'', ''[{"on": "call"}]''::jsonb,
-    ''steps'', jsonb_build_array(jsonb_build_object(''do'', ''notify'', ''channel'', $1, ''payload'', $1))))', t.text) AS validate FROM texts AS t ORDER BY t.id;
+SELECT t.name, outcome('SELECT count(*) FROM automation.validate(jsonb_build_object(''name'', ''h'', ''condition'', $1, ''triggers'', ''[{"on": "call"}]''::jsonb,
+    ''steps'', jsonb_build_array(jsonb_build_object(''do'', ''notify'', ''channel'', ''c'', ''payload'', $1))))', t.text) AS validate FROM texts AS t ORDER BY t.id;
 -- most of what is long in a statement is for Postgres to refuse
 SELECT t.name, outcome('SELECT automation.define(''h-define'', trigger => automation.on_call(), steps => ARRAY[automation.sql(''SELECT '' || $1)])', left(t.text, 20000)) AS define FROM texts AS t ORDER BY t.id;
 SELECT count(*) AS defined FROM automation.automations WHERE name = 'h-define';

@@ -6,6 +6,7 @@ use crate::expr::ops::Fault;
 use crate::expr::types::Type;
 use crate::value::Value;
 use std::cell::RefCell;
+use std::rc::Rc;
 
 pub const FUNCTIONS: &[Function] = &[
     Function {
@@ -303,26 +304,26 @@ const KEPT_PATTERNS: usize = 16;
 
 thread_local! {
     /// The last one used comes last.
-    static PATTERNS: RefCell<Vec<(String, regex::Regex)>> = const { RefCell::new(Vec::new()) };
+    static PATTERNS: RefCell<Vec<(String, Rc<regex::Regex>)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A compiled pattern; a clone of it is cheap.
-fn regex(pattern: &str, text: &str, context: &mut Context<'_>) -> Result<regex::Regex, Fault> {
+/// A compiled pattern; with it goes the memory that matching needs, which a copy would have to make anew.
+fn regex(pattern: &str, text: &str, context: &mut Context<'_>) -> Result<Rc<regex::Regex>, Fault> {
     // compiling dominates, and costs the same whether or not it was done before: an expression that fits its budget
     // once must always fit
     context.steps(100 + pattern.len() * 10 + text.len() / 16)?;
     PATTERNS.with_borrow_mut(|patterns| {
         if let Some(at) = patterns.iter().rposition(|(known, _)| known == pattern) {
             let found = patterns.remove(at);
-            let compiled = found.1.clone();
+            let compiled = Rc::clone(&found.1);
             patterns.push(found);
             return Ok(compiled);
         }
-        let compiled = compile(pattern)?;
+        let compiled = Rc::new(compile(pattern)?);
         if patterns.len() >= KEPT_PATTERNS {
             patterns.remove(0);
         }
-        patterns.push((pattern.to_owned(), compiled.clone()));
+        patterns.push((pattern.to_owned(), Rc::clone(&compiled)));
         Ok(compiled)
     })
 }

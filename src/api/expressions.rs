@@ -11,11 +11,12 @@ use pgrx::prelude::*;
 
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::pg::clock::{self, Micros, POSTGRES_EPOCH};
+use crate::pg::jsonb::Jsonb;
 use crate::scope::instant;
 
 /// Evaluates an expression over given values.
 #[pg_extern(stable)]
-fn evaluate(expr: &str, scope: default!(JsonB, "'{}'")) -> Result<Option<JsonB>, ErrorReport> {
+fn evaluate(expr: &str, scope: default!(Jsonb, "'{}'")) -> Result<Option<JsonB>, ErrorReport> {
     evaluate_expression(expr, &scope.0).or_report()
 }
 
@@ -81,7 +82,7 @@ fn match_topic(pattern: &str, topic: &str) -> Result<bool, ErrorReport> {
 
 /// Does a payload match a JSON-Pointer filter such as {"/total": {"gt": 100}}?
 #[pg_extern(immutable)]
-fn match_filter(filter: JsonB, payload: JsonB) -> Result<bool, ErrorReport> {
+fn match_filter(filter: Jsonb, payload: Jsonb) -> Result<bool, ErrorReport> {
     let text = filter.0.to_string();
     let report = |error| EngineError::in_text(&text, &error);
     let condition = Condition::from_json(&filter.0).map_err(report).or_report()?;

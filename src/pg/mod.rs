@@ -9,6 +9,7 @@ pub mod encode;
 pub mod engine_sql;
 pub mod identity;
 pub mod innocence;
+pub mod jsonb;
 pub mod names;
 pub mod raw;
 pub mod session;

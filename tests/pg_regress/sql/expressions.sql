@@ -48,6 +48,7 @@ SELECT automation.match_topic('a..b', 'a');
 SELECT automation.match_topic('a.b#', 'a');
 
 -- who listens to what: every spelling finds its events, and each automation once
+SELECT automation.drain() >= 0 AS nothing_is_left;
 CREATE TABLE heard (who text, topic text);
 SELECT count(*) FROM unnest(ARRAY['#', '', '*.created', 'x_kind.#', 'x_*.created', 'x_kind.created', 'graph.node.created.x_kind', 'graph.node.*.x_kind', '#.created', 'y_kind.*', 'x_kind.*.more'])
     WITH ORDINALITY AS p (pattern, n),

@@ -76,6 +76,11 @@ SELECT t.name, outcome('SELECT count(*) FROM automation.validate(jsonb_build_obj
     ''steps'', jsonb_build_array(jsonb_build_object(''do'', ''notify'', ''channel'', ''c'', ''payload'', $1))))', t.text) AS validate FROM texts AS t ORDER BY t.id;
 -- most of what is long in a statement is for Postgres to refuse
 SELECT t.name, outcome('SELECT automation.define(''h-define'', trigger => automation.on_call(), steps => ARRAY[automation.sql(''SELECT '' || $1)])', left(t.text, 20000)) AS define FROM texts AS t ORDER BY t.id;
+-- documents nested deeper than anybody reads
+SELECT f.call, outcome(f.call, repeat('[', 6000) || repeat(']', 6000))
+  FROM (VALUES ('SELECT automation.evaluate(''new'', jsonb_build_object(''new'', $1::jsonb))'), ('SELECT automation.match_filter($1::jsonb, ''{}'')'),
+               ('SELECT automation.match_filter(''{"/a": {"eq": 1}}'', $1::jsonb)'), ('SELECT automation.validate($1::jsonb)'), ('SELECT automation.define($1::jsonb)'),
+               ('SELECT automation.define(document => $1)'), ('SELECT automation.emit(''h.deep'', $1::jsonb)'), ('SELECT automation.set_state(''h_deep'', ''1'', $1::jsonb)')) AS f (call);
 SELECT count(*) AS defined FROM automation.automations WHERE name = 'h-define';
 SET client_min_messages = warning;
 SELECT ok FROM automation.pause('h-define');

@@ -185,7 +185,7 @@ pub fn arithmetic(op: ArithmeticOp, a: &Value, b: &Value) -> Result<Value, Fault
             d.times(n).map(Value::Duration).ok_or_else(|| Fault::out_of_range("duration"))
         }
         (Divide, Value::Duration(d), Value::Number(n)) => {
-            let part = Number::from(1).div(n).ok_or_else(|| Fault::division_by_zero())?;
+            let part = Number::from(1).div(n).ok_or_else(Fault::division_by_zero)?;
             d.times(&part).map(Value::Duration).ok_or_else(|| Fault::out_of_range("duration"))
         }
         (Subtract | Multiply | Divide | Remainder, Value::Text(_), Value::Number(_) | Value::Text(_))

@@ -7,7 +7,7 @@ use automation_core::expr::{ExprError, ExprErrorKind};
 use automation_core::lifecycle::{Refusal, Status};
 use automation_core::program::{Action, Delay, Program, Repeat, Step, compile_parts};
 use automation_core::suggest::nearest;
-use automation_core::template::Template;
+use automation_core::template::{SqlTemplate, Template};
 use pgrx::pg_sys;
 
 use crate::api::topics;
@@ -64,22 +64,39 @@ fn finding(name: &str, problem: Problem) -> Finding {
                 "" => format!("In automation \"{name}\"."),
                 path => format!("In automation \"{name}\", at {path}."),
             });
-            match problem.error.hint {
+            match &problem.error.hint {
                 Some(hint) => error.hint(hint),
                 None => error,
             }
         }
     };
-    Finding { path: problem.path, error }
+    let inner = problem.error.path();
+    let path = match (problem.path.as_str(), inner.as_str()) {
+        (path, "") => path.to_owned(),
+        (path, inner) if inner.starts_with('[') => format!("{path}{inner}"),
+        (path, inner) => format!("{path}.{inner}"),
+    };
+    // Deep inside a document, the line and the caret alone do not say where.
+    let error = if inner.is_empty() { error } else { error.detail_also(format!("It is at {path}.")) };
+    Finding { path, error }
 }
 
-/// The columns of a watched table, None for a kind without a table.
+/// The columns of a table, None for a kind without a table.
 fn shape(kind: &Kind) -> Option<TableShape> {
     let relation = kind.relation?;
     let columns = capture::columns_of(relation)?;
     let name = names::relation_name(relation)?;
     let typed = columns.into_iter().map(|(name, type_name)| (name, ColumnType::from_postgres(&type_name)));
-    Some(TableShape { name, columns: typed.collect() })
+    Some(TableShape { name, columns: typed.collect(), unwatched: Vec::new() })
+}
+
+/// The columns of a table that events carry.
+fn recorded_shape(kind: &Kind) -> Option<TableShape> {
+    let mut shape = shape(kind)?;
+    let (columns, others): (Vec<_>, Vec<_>) = shape.columns.into_iter().partition(|(name, _)| kind.records(name));
+    shape.columns = columns;
+    shape.unwatched = others.into_iter().map(|(name, _)| name).collect();
+    Some(shape)
 }
 
 /// Kinds, columns and names in expressions, against what is watched now.
@@ -87,6 +104,7 @@ fn names_problems(document: &Document, program: &Program) -> Vec<Problem> {
     let all = kinds::all();
     let known: Vec<KnownKind> =
         all.iter().map(|kind| KnownKind { name: kind.kind.clone(), shape: shape(kind) }).collect();
+    let triggers = Some(program.triggers.iter().map(|trigger| trigger.id.clone()).collect::<Vec<_>>());
     let mut problems = Vec::new();
     let mut shapes: Vec<Option<TableShape>> = Vec::new();
     for trigger in &program.triggers {
@@ -94,8 +112,8 @@ fn names_problems(document: &Document, program: &Program) -> Vec<Problem> {
         let (path, place) = (format!("triggers[{i}]"), format!("trigger \"{}\"", trigger.id));
         let row = match &trigger.kind {
             None => None,
-            Some(kind) => match known.iter().find(|known| known.name == *kind) {
-                Some(found) => found.shape.clone(),
+            Some(kind) => match all.iter().find(|known| known.kind == *kind) {
+                Some(found) => recorded_shape(found),
                 None => {
                     problems.push(unwatched(kind, &known, &path, &place));
                     None
@@ -110,7 +128,7 @@ fn names_problems(document: &Document, program: &Program) -> Vec<Problem> {
             }
         }
         if let Some(filter) = &trigger.filter {
-            let names = Names { kinds: Some(known.clone()), ..Names::filter(row.clone()) };
+            let names = Names { kinds: Some(known.clone()), triggers: triggers.clone(), ..Names::filter(row.clone()) };
             let text = text_of(document.triggers.get(i).and_then(|def| def.filter.as_ref()));
             let (path, place) = (format!("{path}.filter"), format!("filter of {place}"));
             add(&mut problems, check::check_condition(filter, &names), &path, &place, &text);
@@ -126,7 +144,7 @@ fn names_problems(document: &Document, program: &Program) -> Vec<Problem> {
         }
         _ => None,
     };
-    let names = Names { kinds: Some(known), ..Names::step(row) };
+    let names = Names { kinds: Some(known), triggers, ..Names::step(row) };
     if let Some(condition) = &program.condition {
         let text = text_of(document.condition.as_ref());
         add(&mut problems, check::check_condition(condition, &names), "condition", "condition", &text);
@@ -239,11 +257,8 @@ fn unwatched(kind: &str, known: &[KnownKind], path: &str, place: &str) -> Proble
 }
 
 fn no_column(column: &str, shape: &TableShape, path: &str, place: &str) -> Problem {
-    let message = format!("column \"{column}\" does not exist in table \"{}\"", shape.name);
-    let mut problem = Problem::shape(path, place, message);
-    problem.error.kind = ExprErrorKind::UnknownName;
-    problem.error = problem.error.with_suggestion(nearest(column, shape.columns.iter().map(|(name, _)| name.as_str())));
-    problem
+    let error = shape.no_column(column, 0..0);
+    Problem { path: path.to_owned(), place: place.to_owned(), text: None, error }
 }
 
 /// Prepares every statement as the owner would, with the search path of this session.
@@ -256,6 +271,7 @@ fn statements(document: &Document, program: &Program, owner: pg_sys::Oid) -> Vec
         let finding = match &step.action {
             Action::Sql(template) => prepare(owner, template.sql(), template.params().len()).err().map(|error| {
                 let at = error.position.map(|position| template.map_position(position));
+                let error = in_users_words(template, error);
                 (format!("{path}.sql"), EngineError::statement(&place("sql"), template.text(), &error, at))
             }),
             Action::Call { function, .. } => {
@@ -266,14 +282,28 @@ fn statements(document: &Document, program: &Program, owner: pg_sys::Oid) -> Vec
                     (path, EngineError::statement(&place("function"), function, &error, None))
                 })
             }
-            Action::Publish { topic, .. } if topic.is_constant() => {
-                topics::check_published(topic.text()).err().map(|error| (format!("{path}.topic"), error))
-            }
+            Action::Publish { topic, .. } if topic.is_constant() => topics::check_published(topic.text())
+                .err()
+                .map(|error| (format!("{path}.topic"), error.place(&place("topic")))),
             _ => None,
         };
         findings.extend(finding.map(|(path, error)| Finding { path, error }));
     }
     findings
+}
+
+/// The parser knows the expressions as $1, $2; their author does not.
+fn in_users_words(template: &SqlTemplate, mut error: PgError) -> PgError {
+    for (i, expr) in template.params().iter().enumerate() {
+        let (ours, theirs) = (format!("\"${}\"", i + 1), format!("\"{{{{{}}}}}\"", expr.text()));
+        if error.message.contains(&ours) {
+            error.message = error.message.replace(&ours, &theirs);
+            error.hint.get_or_insert_with(|| {
+                "An expression stands for a value; the name of a table or column cannot be one.".to_owned()
+            });
+        }
+    }
+    error
 }
 
 fn prepare(owner: pg_sys::Oid, sql: &str, parameters: usize) -> Result<(), PgError> {

@@ -26,6 +26,24 @@ struct Caret {
     position: usize,
 }
 
+impl Caret {
+    /// The caret with no more of the text than a person looks at.
+    fn excerpt(self) -> Caret {
+        const MOST: usize = 2000;
+        const AROUND: usize = 500;
+        if self.text.chars().count() <= MOST {
+            return self;
+        }
+        let before = (self.position - 1).min(AROUND);
+        let from = self.position - 1 - before;
+        let text: String = self.text.chars().skip(from).take(before + AROUND).collect();
+        if from == 0 {
+            return Caret { text: format!("{text}..."), position: self.position };
+        }
+        Caret { text: format!("...{text}..."), position: before + 4 }
+    }
+}
+
 pub type EngineResult<T> = Result<T, EngineError>;
 
 impl EngineError {
@@ -36,6 +54,15 @@ impl EngineError {
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self
+    }
+
+    /// Adds a sentence to the detail.
+    pub fn detail_also(self, sentence: String) -> Self {
+        let detail = match &self.detail {
+            Some(detail) => format!("{detail} {sentence}"),
+            None => sentence,
+        };
+        self.detail(detail)
     }
 
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -71,6 +98,10 @@ impl EngineError {
 
     pub fn not_allowed(message: impl Into<String>) -> Self {
         Self::new(PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE, message)
+    }
+
+    pub fn out_of_range(message: impl Into<String>) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_DATETIME_FIELD_OVERFLOW, message)
     }
 
     pub fn invalid(message: impl Into<String>) -> Self {
@@ -111,11 +142,26 @@ impl EngineError {
             Some((what, near)) => format!("{what} in {place} at or near {near}"),
             None => format!("{} in {place}", error.message),
         };
-        let mut report = Self::new(expression_code(error.kind), message);
+        let mut report = Self::in_text(text, error);
+        report.message = message;
+        report
+    }
+
+    /// An error of the expression language in a text that the caller has just given, so that nothing needs a name.
+    pub fn in_text(text: &str, error: &ExprError) -> Self {
+        let mut report = Self::new(expression_code(error.kind), error.message.clone());
         report.detail = error.detail.clone();
         report.hint = error.hint.clone();
-        report.point(error.within.as_deref().unwrap_or(text), error.span.start);
+        if let Some((text, at)) = error.place_in(text) {
+            report.point(text, at);
+        }
         report
+    }
+
+    /// Says which part of an automation it is about.
+    pub fn place(mut self, place: &str) -> Self {
+        self.message = format!("{} in {place}", self.message);
+        self
     }
 
     /// An error of a statement that the user wrote; `position` is the 1-based character in their text.
@@ -169,6 +215,9 @@ fn expression_code(kind: ExprErrorKind) -> PgSqlErrorCode {
         ExprErrorKind::TypeMismatch => PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH,
         ExprErrorKind::TooComplex => PgSqlErrorCode::ERRCODE_STATEMENT_TOO_COMPLEX,
         ExprErrorKind::BudgetExceeded => PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+        ExprErrorKind::DivisionByZero => PgSqlErrorCode::ERRCODE_DIVISION_BY_ZERO,
+        ExprErrorKind::OutOfRange => PgSqlErrorCode::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+        ExprErrorKind::InvalidPattern => PgSqlErrorCode::ERRCODE_INVALID_REGULAR_EXPRESSION,
         _ => PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
     }
 }
@@ -193,7 +242,7 @@ impl<T> OrReport<T> for EngineResult<T> {
                     report = report.set_hint(hint);
                 }
                 if let Some(caret) = error.caret {
-                    install_caret(caret);
+                    install_caret(caret.excerpt());
                 }
                 Err(report)
             }

@@ -1,6 +1,7 @@
 //! Stage 1: events in, dispatches out. Reads a bounded batch of the log, asks every trigger on each event's topic, and
 //! moves the cursor, in the caller's transaction. Runs no user SQL and evaluates only filters over the event itself.
 mod definitions;
+mod held;
 mod wakes;
 
 use std::collections::HashMap;
@@ -24,6 +25,7 @@ use crate::store::stats::{self, Counts};
 use crate::{gucs, store};
 pub use definitions::compile_stored;
 use definitions::{Active, Definitions};
+pub use held::changed;
 
 /// What a turn of the router did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,6 +138,32 @@ pub fn route_own(above: i64) -> (usize, i64) {
     })
 }
 
+/// Most events behind the cursor that are looked at to know whether something has just changed.
+const MOST_UNROUTED: i64 = 1000;
+
+/// The events that this transaction can see and nobody has routed yet, its own included; None if there are too many.
+pub fn unrouted() -> Option<Vec<Event>> {
+    as_engine(|| {
+        let (cursor, to) = (cursor_store::peek()?, cursor_store::present()?);
+        let Batch { mut events, done, .. } = next_events(&cursor, &to, MOST_UNROUTED);
+        if !done {
+            return None;
+        }
+        store::events::insert_buffered();
+        let own = crate::pg::snapshot::own_transaction();
+        if own != 0 {
+            let late = Late { listed: &[own], from: 0, below: 0 };
+            let mut log = LogScan::open()?;
+            let written = cursor_store::events_of(&mut log, &late, 0, i64::MAX, MOST_UNROUTED);
+            if written.len() as i64 == MOST_UNROUTED {
+                return None;
+            }
+            events.extend(written);
+        }
+        Some(events)
+    })
+}
+
 /// Turns timers that are due into work, without routing events. 0 while somebody else is routing.
 pub fn run_timers(limit: i64) -> usize {
     as_engine(|| {
@@ -164,6 +192,7 @@ fn route_events(events: &[Event], timers: Vec<NewDispatch>) -> (usize, Vec<pg_sy
         // Waits come first: a run that is woken by an event and one that is started by it go in this order.
         plan.dispatches.extend(wakes::of_events(events, now));
         definitions::with_current(|definitions| {
+            definitions.held().note(events);
             for event in events {
                 match event.op {
                     Op::Started => plan.start(definitions, event),

@@ -1,24 +1,29 @@
 //! What expressions see of an event.
+use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use automation_core::expr::Scope;
-use automation_core::value::{Timestamp, Value};
+use automation_core::value::{Image, Timestamp, Value};
 
 use crate::pg::clock::{Micros, POSTGRES_EPOCH};
 use crate::pg::names;
-use crate::store::events::{Event, Op, images};
+use crate::store::events::{Event, Op};
 
 /// Postgres' microseconds as the core's instant (which counts from the Unix epoch).
 pub fn instant(at: Micros) -> Timestamp {
-    Timestamp(at + POSTGRES_EPOCH)
+    Timestamp(at.saturating_add(POSTGRES_EPOCH))
 }
 
-/// The roots that come from the event alone. Each is worked out when it is first asked for.
+/// The roots that come from the event alone. What an expression does not ask for is not worked out.
 pub struct EventScope<'a> {
     event: &'a Event,
     now: Timestamp,
-    images: OnceCell<(Value, Value)>,
-    payload: OnceCell<Value>,
+    /// The row after the change.
+    next: Image<'a>,
+    /// The row before it; of an update only the fields that changed.
+    prev: Image<'a>,
+    payload: Image<'a>,
+    old: OnceCell<Value>,
     envelope: OnceCell<Value>,
     context: OnceCell<Value>,
 }
@@ -28,65 +33,120 @@ impl<'a> EventScope<'a> {
         EventScope {
             event,
             now: instant(now),
-            images: OnceCell::new(),
-            payload: OnceCell::new(),
+            next: Image::new(event.next.as_deref()),
+            prev: Image::new(event.prev.as_deref()),
+            payload: Image::new(event.payload.as_deref()),
+            old: OnceCell::new(),
             envelope: OnceCell::new(),
             context: OnceCell::new(),
         }
     }
 
-    fn images(&self) -> &(Value, Value) {
-        self.images.get_or_init(|| images(self.event))
+    /// Whether there are rows; what orders a run to start is nobody's business.
+    fn has_rows(&self) -> bool {
+        self.event.op != Op::Started
+    }
+
+    fn old(&self) -> &Value {
+        match self.event.op {
+            Op::Updated => self.old.get_or_init(|| overlay(self.next.whole(), self.prev.whole())),
+            _ => self.prev.whole(),
+        }
+    }
+
+    fn old_member(&self, name: &str) -> Option<Cow<'_, Value>> {
+        let changed = self.prev.member(name);
+        if self.event.op == Op::Updated { changed.or_else(|| self.next.member(name)) } else { changed }
     }
 
     fn payload(&self) -> &Value {
-        self.payload.get_or_init(|| match &self.event.payload {
-            Some(text) => Value::from_json(text).unwrap_or_default(),
-            None if self.event.op == Op::Deleted => self.images().0.clone(),
-            None => self.images().1.clone(),
-        })
+        match (&self.event.payload, self.event.op) {
+            (Some(_), _) => self.payload.whole(),
+            (None, Op::Deleted) => self.old(),
+            (None, _) => self.next.whole(),
+        }
+    }
+
+    fn payload_member(&self, name: &str) -> Option<Cow<'_, Value>> {
+        match (&self.event.payload, self.event.op) {
+            (Some(_), _) => self.payload.member(name),
+            (None, Op::Deleted) => self.old_member(name),
+            (None, _) => self.next.member(name),
+        }
     }
 
     fn envelope(&self) -> &Value {
         self.envelope.get_or_init(|| {
-            let event = self.event;
-            let text = |text: &Option<String>| text.as_ref().map_or(Value::Null, Value::text);
-            let (prev, next) = self.images();
-            let changed: Vec<Value> = event.changed.iter().map(Value::text).collect();
-            let delta = event
-                .changed
-                .iter()
-                .map(|name| (name.as_str().into(), next.get(name).cloned().unwrap_or_default()))
-                .collect();
-            let actor = event.actor.clone().or_else(|| names::role_name(event.role));
-            let entry = |name: &str, value: Value| (name.into(), value);
-            Value::object(vec![
-                entry("event_id", Value::int(event.id)),
-                entry("topic", Value::text(event.topic())),
-                entry("op", Value::text(event.op.verb())),
-                entry("kind", text(&event.kind)),
-                entry("id", text(&event.entity_id)),
-                entry("prev", prev.clone()),
-                entry("next", if event.op == Op::Started { Value::Null } else { next.clone() }),
-                entry("delta", Value::object(delta)),
-                entry("changed", Value::list(changed)),
-                entry("payload", self.payload().clone()),
-                entry("actor", text(&actor)),
-                entry("tenant", text(&event.tenant)),
-                entry("truncated", Value::Bool(event.truncated)),
-                entry("depth", Value::int(i64::from(event.depth))),
-                entry("cause_run", event.cause_run.map_or(Value::Null, Value::int)),
-                entry("occurred_at", Value::Time(instant(event.occurred_at))),
-            ])
+            let members = ENVELOPE.iter().map(|name| ((*name).into(), self.envelope_member(name).unwrap_or_default()));
+            Value::object(members.collect())
         })
     }
+
+    /// A member of `event`, None if it has no such member.
+    fn envelope_member(&self, name: &str) -> Option<Value> {
+        let event = self.event;
+        let text = |text: Option<&str>| text.map_or(Value::Null, Value::text);
+        Some(match name {
+            "event_id" => Value::int(event.id),
+            "topic" => Value::text(event.topic()),
+            "op" => Value::text(event.op.verb()),
+            "kind" => text(event.kind.as_deref()),
+            "id" => text(event.entity_id.as_deref()),
+            "prev" => self.old().clone(),
+            "next" if self.has_rows() => self.next.whole().clone(),
+            "next" => Value::Null,
+            "delta" => {
+                let value = |name: &String| self.next.whole().get(name).cloned().unwrap_or_default();
+                Value::object(event.changed.iter().map(|name| (name.as_str().into(), value(name))).collect())
+            }
+            "changed" => Value::list(event.changed.iter().map(Value::text).collect()),
+            "payload" => self.payload().clone(),
+            "actor" => match &event.actor {
+                Some(actor) => Value::text(actor),
+                None => text(names::role_name(event.role).as_deref()),
+            },
+            "tenant" => text(event.tenant.as_deref()),
+            "truncated" => Value::Bool(event.truncated),
+            "depth" => Value::int(i64::from(event.depth)),
+            "cause_run" => event.cause_run.map_or(Value::Null, Value::int),
+            "occurred_at" => Value::Time(instant(event.occurred_at)),
+            _ => return None,
+        })
+    }
+}
+
+/// The members of `event`, in order.
+const ENVELOPE: [&str; 16] = [
+    "event_id",
+    "topic",
+    "op",
+    "kind",
+    "id",
+    "prev",
+    "next",
+    "delta",
+    "changed",
+    "payload",
+    "actor",
+    "tenant",
+    "truncated",
+    "depth",
+    "cause_run",
+    "occurred_at",
+];
+
+/// The row before an update: the row after it, with the old values of what changed.
+fn overlay(whole: &Value, fields: &Value) -> Value {
+    let (Value::Object(whole), Value::Object(fields)) = (whole, fields) else { return whole.clone() };
+    let merged = whole.iter().map(|(name, value)| (name.clone(), fields.get(name).unwrap_or(value).clone())).collect();
+    Value::object(merged)
 }
 
 impl Scope for EventScope<'_> {
     fn root(&self, name: &str) -> Option<&Value> {
         Some(match name {
-            "new" | "next" if self.event.op != Op::Started => &self.images().1,
-            "old" | "prev" if self.event.op != Op::Started => &self.images().0,
+            "new" | "next" if self.has_rows() => self.next.whole(),
+            "old" | "prev" if self.has_rows() => self.old(),
             "payload" => self.payload(),
             "event" => self.envelope(),
             "ctx" => self.context.get_or_init(|| {
@@ -99,6 +159,17 @@ impl Scope for EventScope<'_> {
             }),
             _ => return None,
         })
+    }
+
+    fn member(&self, root: &str, name: &str) -> Option<Cow<'_, Value>> {
+        let found = match root {
+            "new" | "next" if self.has_rows() => self.next.member(name),
+            "old" | "prev" if self.has_rows() => self.old_member(name),
+            "payload" => self.payload_member(name),
+            "event" => self.envelope_member(name).map(Cow::Owned),
+            _ => return None,
+        };
+        Some(found.unwrap_or_default())
     }
 
     fn now(&self) -> Timestamp {

@@ -12,7 +12,8 @@ CREATE TABLE automation_internal.entity_kind (
     ignored        text[]      NOT NULL DEFAULT '{}',
     tenant_column  text,
     created_by     oid         NOT NULL,
-    created_at     timestamptz NOT NULL DEFAULT pg_catalog.now()
+    -- since when its changes are recorded as they are now
+    created_at     timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
 );
 COMMENT ON TABLE automation_internal.entity_kind IS 'What can change: a watched table (relation) or a kind whose state lives in entity_state.';
 
@@ -24,6 +25,25 @@ CREATE TABLE automation_internal.entity_state (
     CONSTRAINT entity_state_pkey PRIMARY KEY (kind, entity_id)
 );
 COMMENT ON TABLE automation_internal.entity_state IS 'Current state of entities that have no table of their own.';
+
+-- Since when fields are what they are, for conditions with "for". Both tables are written by whoever holds the router's
+-- cursor: a pair of kind and field is followed while an active automation asks about it, from the moment since on.
+CREATE TABLE automation_internal.tracked_field (
+    kind   text        NOT NULL,
+    field  text        NOT NULL,
+    since  timestamptz NOT NULL,
+    CONSTRAINT tracked_field_pkey PRIMARY KEY (kind, field)
+);
+COMMENT ON TABLE automation_internal.tracked_field IS 'Fields whose changes are followed, and since when.';
+
+CREATE TABLE automation_internal.field_change (
+    kind        text        NOT NULL,
+    field       text        NOT NULL,
+    entity_id   text        NOT NULL,
+    changed_at  timestamptz NOT NULL,
+    CONSTRAINT field_change_pkey PRIMARY KEY (kind, field, entity_id)
+) WITH (fillfactor = 90);
+COMMENT ON TABLE automation_internal.field_change IS 'Last change of each followed field since it is followed; kept for 31 days.';
 
 -- One log for entity changes and custom events. Column order and types are known to src/store/events.rs and
 -- src/pg/append.rs, which form the tuples themselves, and to src/pg/log_scan.rs, which reads them: change all together.

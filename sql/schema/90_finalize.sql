@@ -10,6 +10,10 @@ RETURNS TABLE (name text, version integer, status text, notices text[])
 LANGUAGE c AS 'MODULE_PATHNAME', 'define_text_wrapper';
 COMMENT ON FUNCTION automation_internal.define_text(text, text, text) IS 'What automation.define() calls for a document in text form.';
 
+CREATE FUNCTION automation.extract_refs(condition text)
+RETURNS TABLE (ref text, kind text, entity_id text) IMMUTABLE STRICT
+LANGUAGE c AS 'MODULE_PATHNAME', 'extract_refs_wrapper';
+
 CREATE FUNCTION automation_internal.announce_extension() RETURNS void
 LANGUAGE c AS 'MODULE_PATHNAME', 'announce_extension_wrapper';
 COMMENT ON FUNCTION automation_internal.announce_extension() IS 'Starts the workers once the extension is there.';
@@ -147,8 +151,9 @@ COMMENT ON FUNCTION automation.status IS 'The engine''s condition: workers, watc
 COMMENT ON FUNCTION automation.grant_usage IS 'Lets a role use the engine: as viewer, operator, author or admin.';
 COMMENT ON FUNCTION automation.revoke_usage IS 'Takes all rights that grant_usage() gave to a role.';
 COMMENT ON FUNCTION automation.evaluate IS 'Evaluates an expression over given values.';
-COMMENT ON FUNCTION automation.extract_refs IS 'Which entities a condition reads.';
+COMMENT ON FUNCTION automation.extract_refs IS 'Which entities a condition reads; an entity_id of NULL is all of the kind.';
 COMMENT ON FUNCTION automation.match_topic IS 'Does a topic match a pattern?';
 COMMENT ON FUNCTION automation.match_filter IS 'Does a payload match a JSON-Pointer filter?';
+COMMENT ON FUNCTION automation.next_fire IS 'The next times at which a cron schedule fires.';
 
 SELECT automation_internal.announce_extension();

@@ -8,6 +8,7 @@ use pgrx::prelude::*;
 use crate::define::{self, Defined};
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::pg::identity;
+use crate::pg::jsonb::Jsonb;
 use crate::store::automations::{self, Automation};
 use crate::store::events::{NewEvent, Op, append_event};
 use crate::store::log;
@@ -20,7 +21,7 @@ fn row(defined: Defined) -> (String, i32, String, Vec<String>) {
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn define_document(
-    document: JsonB,
+    document: Jsonb,
     run_as: default!(Option<&str>, "NULL"),
     status: default!(Option<&str>, "NULL"),
 ) -> Result<
@@ -67,7 +68,7 @@ fn parse_document(text: &str) -> EngineResult<serde_json::Value> {
 #[pg_extern]
 #[allow(clippy::type_complexity)]
 fn validate(
-    document: JsonB,
+    document: Jsonb,
 ) -> Result<
     TableIterator<
         'static,

@@ -11,6 +11,7 @@ use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::pg::engine_sql::Arg;
 use crate::pg::identity::current_user;
+use crate::pg::jsonb::Jsonb;
 use crate::store::events::{NewEvent, Op, append_event, claim_dedup, name_dedup};
 use crate::store::kinds::{self, Watched};
 
@@ -49,13 +50,13 @@ fn unwatch_table(rel: PgRelation) -> Result<bool, ErrorReport> {
 
 /// Gives an entity without a table its state; an event if that is a real change.
 #[pg_extern]
-fn set_state(kind: &str, id: &str, state: JsonB) -> Result<Option<i64>, ErrorReport> {
+fn set_state(kind: &str, id: &str, state: Jsonb) -> Result<Option<i64>, ErrorReport> {
     change_state(kind, id, |_| Ok(Some(state.0))).or_report()
 }
 
 /// Merges fields into the state of an entity without a table; a null field is removed.
 #[pg_extern]
-fn patch_state(kind: &str, id: &str, patch: JsonB) -> Result<Option<i64>, ErrorReport> {
+fn patch_state(kind: &str, id: &str, patch: Jsonb) -> Result<Option<i64>, ErrorReport> {
     change_state(kind, id, |old| {
         let serde_json::Value::Object(patch) = patch.0 else {
             return Err(EngineError::invalid("a patch must be a JSON object"));
@@ -189,7 +190,7 @@ fn record_difference(kind: &str, id: &str, old: Option<&Json>, new: Option<&Json
 #[pg_extern]
 fn emit(
     topic: &str,
-    payload: default!(JsonB, "'{}'"),
+    payload: default!(Jsonb, "'{}'"),
     dedup_key: default!(Option<&str>, "NULL"),
     tenant: default!(Option<&str>, "NULL"),
 ) -> Result<i64, ErrorReport> {

@@ -27,6 +27,7 @@ const VIEWER: &[&str] = &[
     "extract_refs",
     "match_topic",
     "match_filter",
+    "next_fire",
     "validate",
     "state",
     "versions",

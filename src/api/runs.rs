@@ -1,5 +1,4 @@
 //! Starting and stopping runs by hand.
-use pgrx::JsonB;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -14,6 +13,7 @@ use crate::pg::append::next_id;
 use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::pg::identity::{self, as_engine};
+use crate::pg::jsonb::Jsonb;
 use crate::scope::instant;
 use crate::store::dispatches::{self, Dispatch};
 use crate::store::events::{self, NewEvent, Op, append_event};
@@ -23,7 +23,7 @@ use crate::store::{automations, runs, stats};
 
 /// Starts a run by hand. The run's id is known at once; it starts when this transaction has committed.
 #[pg_extern]
-fn start_run(name: &str, payload: default!(JsonB, "'{}'")) -> Result<i64, ErrorReport> {
+fn start_run(name: &str, payload: default!(Jsonb, "'{}'")) -> Result<i64, ErrorReport> {
     start(name, &payload.0).or_report()
 }
 

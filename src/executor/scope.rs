@@ -1,4 +1,5 @@
 //! What the expressions of a run see: the event, the run itself, and the state of entities.
+use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 
@@ -90,6 +91,14 @@ impl Scope for RunScope<'_> {
         Ok(value)
     }
 
+    fn member(&self, root: &str, name: &str) -> Option<Cow<'_, Value>> {
+        self.event.member(root, name)
+    }
+
+    fn changed_at(&self, kind: &str, id: &str, field: &str) -> Result<Option<Timestamp>, ExprError> {
+        Ok(super::held::changed_at(kind, id, field))
+    }
+
     fn now(&self) -> Timestamp {
         self.event.now()
     }
@@ -113,8 +122,15 @@ impl Scope for WithEvent<'_> {
         self.world.state(kind, id)
     }
 
-    fn changed_at(&self, kind: &str, id: &str) -> Result<Option<Timestamp>, ExprError> {
-        self.world.changed_at(kind, id)
+    fn member(&self, root: &str, name: &str) -> Option<Cow<'_, Value>> {
+        match root {
+            "run" | "trigger" => self.world.member(root, name),
+            _ => self.event.member(root, name),
+        }
+    }
+
+    fn changed_at(&self, kind: &str, id: &str, field: &str) -> Result<Option<Timestamp>, ExprError> {
+        self.world.changed_at(kind, id, field)
     }
 
     fn now(&self) -> Timestamp {

@@ -42,6 +42,11 @@ impl Arg {
         Self::array(pg_sys::INT8ARRAYOID, pg_sys::INT8OID, 8, b'd', values.iter().map(|v| pg_sys::Datum::from(*v)))
     }
 
+    pub fn timestamps(values: &[i64]) -> Self {
+        let datums = values.iter().map(|v| pg_sys::Datum::from(*v));
+        Self::array(pg_sys::TIMESTAMPTZARRAYOID, pg_sys::TIMESTAMPTZOID, 8, b'd', datums)
+    }
+
     pub fn texts<S: AsRef<str>>(values: &[S]) -> Self {
         let datums = values.iter().map(|text| varlena(text.as_ref().as_bytes()));
         Self::array(pg_sys::TEXTARRAYOID, pg_sys::TEXTOID, -1, b'i', datums)

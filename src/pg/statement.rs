@@ -68,9 +68,13 @@ impl Statement {
             // SAFETY: reads a global set by the failed call.
             return Err(spi_error(unsafe { pg_sys::SPI_result }));
         }
-        // SAFETY: the plan was just made and is now kept until Drop.
-        unsafe { pg_sys::SPI_keepplan(plan) };
-        Ok(Statement { plan, types })
+        // SAFETY: the plan was just made, and is now kept until Drop.
+        let refused = unsafe {
+            pg_sys::SPI_keepplan(plan);
+            refusal(plan, sql)
+        };
+        let statement = Statement { plan, types };
+        refused.map_or(Ok(statement), Err)
     }
 
     /// The type each parameter was given.
@@ -113,6 +117,38 @@ impl Statement {
             Ok(collect(max_rows, max_bytes))
         }
     }
+}
+
+/// Why a statement that parses can never run as a step.
+unsafe fn refusal(plan: pg_sys::SPIPlanPtr, sql: &str) -> Option<PgError> {
+    // SAFETY: a valid plan; its sources and their parse trees live as long as it does.
+    let trees: Vec<*mut pg_sys::RawStmt> = unsafe {
+        let sources = pgrx::PgList::<pg_sys::CachedPlanSource>::from_pg(pg_sys::SPI_plan_get_plan_sources(plan));
+        let trees = sources.iter_ptr().map(|source| (*source).raw_parse_tree).collect();
+        // the list belongs to the plan
+        std::mem::forget(sources);
+        trees
+    };
+    if trees.is_empty() {
+        return Some(PgError::new("42601", "there is no statement"));
+    }
+    trees.into_iter().filter(|tree| !tree.is_null()).find_map(|tree| {
+        // SAFETY: as above; a node is read as what its tag says.
+        let (code, at) = unsafe {
+            let node = (*tree).stmt;
+            let code = match (*node).type_ {
+                pg_sys::NodeTag::T_TransactionStmt => pg_sys::SPI_ERROR_TRANSACTION,
+                pg_sys::NodeTag::T_CopyStmt if (*node.cast::<pg_sys::CopyStmt>()).filename.is_null() => {
+                    pg_sys::SPI_ERROR_COPY
+                }
+                _ => return None,
+            };
+            (code, (*tree).stmt_location.max(0) as usize)
+        };
+        let start = sql.get(at..).map_or(at, |rest| at + (rest.len() - rest.trim_start().len()));
+        let position = sql.get(..start).map(|before| before.chars().count() + 1);
+        Some(PgError { position, ..spi_error(code) })
+    })
 }
 
 fn c_string(text: &str) -> Result<CString, PgError> {

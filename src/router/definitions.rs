@@ -1,12 +1,14 @@
 //! The active definitions, compiled, as the current snapshot has them.
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use automation_core::definition::Document;
 use automation_core::program::{Program, compile};
-use automation_core::topic;
+use automation_core::topic::TopicIndex;
 use pgrx::pg_sys;
+
+use super::held::HeldFields;
 
 use crate::store::automations;
 use crate::store::log::{self, Entry};
@@ -26,21 +28,30 @@ pub struct Definitions {
     fingerprint: (i64, i64),
     active: Vec<Active>,
     by_id: HashMap<i32, usize>,
+    /// Topics without a wildcard, and the automations and triggers that listen to each.
     exact: HashMap<String, Vec<(usize, usize)>>,
-    patterns: Vec<(String, usize, usize)>,
+    patterns: TopicIndex<(usize, usize)>,
+    held: HeldFields,
     /// Compiled once per version: versions never change.
     programs: HashMap<i32, Rc<Program>>,
 }
 
-thread_local!(static CURRENT: RefCell<Definitions> = RefCell::new(Definitions::default()));
+thread_local! {
+    static CURRENT: RefCell<Definitions> = RefCell::new(Definitions::default());
+    /// What was loaded was also written down (which fields are followed), and that has been rolled back.
+    static ROLLED_BACK: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Runs `work` with the definitions as this snapshot has them; they are read again only if they changed.
 pub fn with_current<R>(work: impl FnOnce(&Definitions) -> R) -> R {
     let fingerprint = automations::fingerprint();
     let stale = CURRENT.with(|current| current.borrow().fingerprint != fingerprint);
-    if stale {
+    if ROLLED_BACK.replace(false) || stale {
         let programs = CURRENT.with(|current| std::mem::take(&mut current.borrow_mut().programs));
         let fresh = load(fingerprint, programs);
+        fresh.held.follow();
+        pgrx::register_xact_callback(pgrx::PgXactCallbackEvent::Abort, || ROLLED_BACK.set(true));
+        pgrx::register_subxact_callback(pgrx::PgSubXactCallbackEvent::AbortSub, |_, _| ROLLED_BACK.set(true));
         CURRENT.with(|current| *current.borrow_mut() = fresh);
     }
     CURRENT.with(|current| work(&current.borrow()))
@@ -68,13 +79,10 @@ fn load(fingerprint: (i64, i64), mut programs: HashMap<i32, Rc<Program>>) -> Def
         let place = definitions.active.len();
         for (trigger_no, trigger) in program.triggers.iter().enumerate() {
             for pattern in &trigger.patterns {
-                if pattern.contains(['*', '#']) {
-                    definitions.patterns.push((pattern.clone(), place, trigger_no));
-                } else {
-                    definitions.exact.entry(pattern.clone()).or_default().push((place, trigger_no));
-                }
+                definitions.listen(pattern, (place, trigger_no));
             }
         }
+        definitions.held.add(&program);
         definitions.by_id.insert(row.automation_id, place);
         definitions.active.push(Active {
             automation_id: row.automation_id,
@@ -102,15 +110,26 @@ impl Definitions {
         self.by_id.get(&automation_id).map(|place| &self.active[*place])
     }
 
-    /// Calls `found` for every trigger that listens to the topic, at most once each.
+    /// What conditions with `for` ask about.
+    pub fn held(&self) -> &HeldFields {
+        &self.held
+    }
+
+    fn listen(&mut self, pattern: &str, listener: (usize, usize)) {
+        // most are plain topics of one kind, and those are found with a single look
+        if pattern.is_empty() || pattern.contains(['*', '#']) {
+            self.patterns.insert(pattern, listener);
+        } else {
+            self.exact.entry(pattern.to_owned()).or_default().push(listener);
+        }
+    }
+
+    /// Calls `found` for every trigger that listens to the topic, at most once each. The cost depends on what is found,
+    /// not on how many automations there are.
     pub fn for_each_match(&self, topic: &str, mut found: impl FnMut(&Active, usize)) {
         for (place, trigger_no) in self.exact.get(topic).into_iter().flatten() {
             found(&self.active[*place], *trigger_no);
         }
-        for (pattern, place, trigger_no) in &self.patterns {
-            if topic::matches(pattern, topic) {
-                found(&self.active[*place], *trigger_no);
-            }
-        }
+        self.patterns.each_match(topic, |(place, trigger_no)| found(&self.active[*place], *trigger_no));
     }
 }

@@ -1,7 +1,6 @@
 //! The event log: appending to it and reading it back.
 use std::cell::RefCell;
 
-use automation_core::value::Value;
 use pgrx::pg_sys;
 
 use crate::pg::append::{self, Pending, Texts};
@@ -309,25 +308,6 @@ impl Event {
             (None, None) => String::new(),
         }
     }
-}
-
-/// Fields before and after: `prev` of an update is stored as the changed fields only.
-pub fn images(event: &Event) -> (Value, Value) {
-    let parse = |text: &Option<String>| {
-        text.as_deref().map(|text| Value::from_json(text).unwrap_or(Value::Null)).unwrap_or(Value::Null)
-    };
-    let next = parse(&event.next);
-    let prev = match event.op {
-        Op::Updated => overlay(&next, &parse(&event.prev)),
-        _ => parse(&event.prev),
-    };
-    (prev, next)
-}
-
-fn overlay(whole: &Value, fields: &Value) -> Value {
-    let (Value::Object(whole), Value::Object(fields)) = (whole, fields) else { return whole.clone() };
-    let merged = whole.iter().map(|(name, value)| (name.clone(), fields.get(name).unwrap_or(value).clone())).collect();
-    Value::object(merged)
 }
 
 /// Puts an event into the log once more, because the first time it could not be routed. Returns the new id.

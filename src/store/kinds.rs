@@ -11,10 +11,21 @@ pub struct Kind {
     /// The watched table, None for a kind whose state we keep.
     pub relation: Option<pg_sys::Oid>,
     pub id_columns: Vec<String>,
+    /// The columns to record, None for all.
+    columns: Option<Vec<String>>,
+    ignored: Vec<String>,
+}
+
+impl Kind {
+    /// Whether events carry a column of the table, and its changes are events.
+    pub fn records(&self, column: &String) -> bool {
+        let wanted = self.columns.as_ref().is_none_or(|columns| columns.contains(column));
+        self.id_columns.contains(column) || (wanted && !self.ignored.contains(column))
+    }
 }
 
 const FIND: &str = "
-    SELECT k.kind, k.relation, k.id_columns
+    SELECT k.kind, k.relation, k.id_columns, k.columns, k.columns IS NULL, k.ignored
       FROM automation_internal.entity_kind AS k
      WHERE k.kind = $1";
 
@@ -23,7 +34,7 @@ pub fn find(kind: &str) -> Option<Kind> {
 }
 
 const FIND_BY_RELATION: &str = "
-    SELECT k.kind, k.relation, k.id_columns
+    SELECT k.kind, k.relation, k.id_columns, k.columns, k.columns IS NULL, k.ignored
       FROM automation_internal.entity_kind AS k
      WHERE k.relation = $1";
 
@@ -32,10 +43,19 @@ pub fn find_by_relation(relation: pg_sys::Oid) -> Option<Kind> {
 }
 
 fn read(row: &crate::pg::engine_sql::Row<'_>) -> Kind {
-    Kind { kind: row.text(1).unwrap_or_default(), relation: row.oid(2), id_columns: row.text_array(3) }
+    Kind {
+        kind: row.text(1).unwrap_or_default(),
+        relation: row.oid(2),
+        id_columns: row.text_array(3),
+        columns: (!row.bool(5).unwrap_or(true)).then(|| row.text_array(4)),
+        ignored: row.text_array(6),
+    }
 }
 
-const ALL: &str = "SELECT k.kind, k.relation, k.id_columns FROM automation_internal.entity_kind AS k ORDER BY k.kind";
+const ALL: &str = "
+    SELECT k.kind, k.relation, k.id_columns, k.columns, k.columns IS NULL, k.ignored
+      FROM automation_internal.entity_kind AS k
+     ORDER BY k.kind";
 
 pub fn all() -> Vec<Kind> {
     as_engine(|| query(ALL, &[], read))
@@ -43,11 +63,14 @@ pub fn all() -> Vec<Kind> {
 
 const SAVE: &str = "
     INSERT INTO automation_internal.entity_kind AS k
-           (kind, relation, id_columns, columns, ignored, tenant_column, created_by)
-    VALUES ($1, $2, $3, CASE WHEN $4 THEN $5 END, $6, $7, $8)
+           (kind, relation, id_columns, columns, ignored, tenant_column, created_by, created_at)
+    VALUES ($1, $2, $3, CASE WHEN $4 THEN $5 END, $6, $7, $8, pg_catalog.clock_timestamp())
         ON CONFLICT (kind) DO UPDATE
        SET relation = excluded.relation, id_columns = excluded.id_columns, columns = excluded.columns,
-           ignored = excluded.ignored, tenant_column = excluded.tenant_column";
+           ignored = excluded.ignored, tenant_column = excluded.tenant_column, created_at = excluded.created_at
+     WHERE (k.relation, k.id_columns, k.columns, k.ignored, k.tenant_column)
+           IS DISTINCT FROM
+           (excluded.relation, excluded.id_columns, excluded.columns, excluded.ignored, excluded.tenant_column)";
 
 pub struct Watched<'a> {
     pub kind: &'a str,
@@ -101,7 +124,9 @@ const LOCK_STATE: &str = "
 const WRITE_STATE: &str = "
     INSERT INTO automation_internal.entity_state AS s (kind, entity_id, state, changed_at)
     VALUES ($1, $2, $3, $4)
-        ON CONFLICT (kind, entity_id) DO UPDATE SET state = excluded.state, changed_at = excluded.changed_at";
+        ON CONFLICT (kind, entity_id) DO UPDATE
+       SET state = excluded.state,
+           changed_at = CASE WHEN s.state = excluded.state THEN s.changed_at ELSE excluded.changed_at END";
 const REMOVE_STATE: &str = "DELETE FROM automation_internal.entity_state AS s WHERE s.kind = $1 AND s.entity_id = $2";
 const READ_STATE: &str = "
     SELECT s.state::json

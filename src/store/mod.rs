@@ -6,6 +6,7 @@
 pub mod automations;
 pub mod dispatches;
 pub mod events;
+pub mod field_changes;
 pub mod health;
 pub mod history;
 pub mod kinds;

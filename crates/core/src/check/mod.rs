@@ -6,7 +6,8 @@ mod infer;
 mod rules;
 
 use crate::condition::Condition;
-use crate::expr::{Expr, ExprError, ROOTS, Type};
+use crate::expr::{Expr, ExprError, ExprErrorKind, ROOTS, Type};
+use crate::suggest::nearest;
 use crate::template::{JsonTemplate, SqlTemplate, Template};
 
 /// What is known of a column.
@@ -77,6 +78,21 @@ pub struct TableShape {
     pub name: String,
     /// Column names and types.
     pub columns: Vec<(String, ColumnType)>,
+    /// Columns that exist, but are not in the images of changed rows.
+    pub unwatched: Vec<String>,
+}
+
+impl TableShape {
+    /// What is wrong with a name that is no column of it.
+    pub fn no_column(&self, name: &str, span: std::ops::Range<usize>) -> ExprError {
+        let error = |message: String| ExprError::new(ExprErrorKind::UnknownName, span, message);
+        if self.unwatched.iter().any(|column| column == name) {
+            return error(format!("column \"{name}\" of table \"{}\" is not watched", self.name))
+                .with_hint("Call automation.watch_table() with it among the columns and not among the ignored ones.");
+        }
+        let near = nearest(name, self.columns.iter().map(|(column, _)| column.as_str()));
+        error(format!("column \"{name}\" does not exist in table \"{}\"", self.name)).with_suggestion(near)
+    }
 }
 
 /// A kind of entity that `state.<kind>` can read.
@@ -97,13 +113,15 @@ pub struct Names {
     pub roots: Vec<&'static str>,
     /// The kinds that exist; `None` if any may.
     pub kinds: Option<Vec<KnownKind>>,
+    /// The ids that `{"trigger": ...}` can name; `None` if any may.
+    pub triggers: Option<Vec<String>>,
     /// Where this is, for messages: `filter`.
     pub place: &'static str,
 }
 
 impl Default for Names {
     fn default() -> Names {
-        Names { row: None, roots: ROOTS.to_vec(), kinds: None, place: "expression" }
+        Names { row: None, roots: ROOTS.to_vec(), kinds: None, triggers: None, place: "expression" }
     }
 }
 
@@ -112,7 +130,7 @@ impl Names {
     pub fn filter(row: Option<TableShape>) -> Names {
         let roots = ROOTS.iter().copied();
         let roots = roots.filter(|r| !matches!(*r, "vars" | "steps" | "run" | "wait" | "repeat" | "error")).collect();
-        Names { row, roots, kinds: None, place: "filter" }
+        Names { row, roots, kinds: None, triggers: None, place: "filter" }
     }
 
     /// The names of a step: everything.
@@ -148,7 +166,9 @@ pub fn check_condition(condition: &Condition, names: &Names) -> Vec<ExprError> {
         Condition::State(state) => {
             state.each_expr(&mut |expr| errors.extend(within(check_expr(expr, names), expr)));
             errors.extend(rules::check_kind(&state.kind, 0..0, names).err());
+            errors.extend(rules::check_state(state, names));
         }
+        Condition::Trigger(ids) => errors.extend(rules::check_triggers(ids, names)),
         Condition::Numeric(numeric) => {
             numeric.each_expr(&mut |expr| errors.extend(within(check_expr(expr, names), expr)));
         }

@@ -1,7 +1,10 @@
 //! Which names exist and which types go together.
 
 use super::{Names, TableShape};
-use crate::expr::{Access, ArithmeticOp, CompareOp, ExprError, ExprErrorKind, Function, Kind, Node, Span, Type};
+use crate::condition::StateIs;
+use crate::expr::{
+    Access, ArithmeticOp, CompareOp, ExprError, ExprErrorKind, Function, Kind, Node, Span, Type, type_of,
+};
 use crate::suggest::nearest;
 use crate::value::Value;
 use std::ops::Range;
@@ -9,6 +12,9 @@ use std::ops::Range;
 /// The members of `event` that are always there.
 const EVENT_FIELDS: [&str; 10] =
     ["topic", "payload", "kind", "id", "prev", "next", "delta", "changed", "actor", "occurred_at"];
+
+/// The trigger of a run that was started by hand.
+const MANUAL: &str = "manual";
 
 /// A side of a comparison or sum: its type, and its value if it is written out.
 pub struct Operand<'a> {
@@ -23,7 +29,11 @@ pub fn check_root(name: &str, node: &Node, names: &Names) -> Result<(), ExprErro
     }
     let error = |message: String| ExprError::new(ExprErrorKind::UnknownName, node.span.range(), message);
     if crate::expr::ROOTS.contains(&name) {
-        return Err(error(format!("\"{name}\" is not available in a {}", names.place)));
+        let unavailable = error(format!("\"{name}\" is not available"));
+        return Err(match names.place {
+            "filter" => unavailable.with_hint("A filter is asked before there is a run; put it into the condition."),
+            _ => unavailable,
+        });
     }
     let unknown = error(format!("\"{name}\" does not exist"));
     if let Some(row) = &names.row
@@ -55,6 +65,48 @@ pub fn check_kind(kind: &str, span: Range<usize>, names: &Names) -> Result<(), E
     }
 }
 
+/// What a `state` condition compares, against the columns of its kind.
+pub fn check_state(state: &StateIs, names: &Names) -> Vec<ExprError> {
+    let kinds = names.kinds.iter().flatten();
+    let Some(shape) = kinds.clone().find(|known| known.name == state.kind).and_then(|known| known.shape.as_ref())
+    else {
+        return Vec::new();
+    };
+    // a column may have a dot in its name; else the dot leads into a document
+    let whole = shape.columns.iter().find(|(column, _)| *column == state.field);
+    let first = state.field.split('.').next().unwrap_or_default();
+    let Some((_, kind)) = whole.or_else(|| shape.columns.iter().find(|(column, _)| column == first)) else {
+        return vec![shape.no_column(first, 0..0)];
+    };
+    if whole.is_none() {
+        return Vec::new();
+    }
+    let column = Operand { kind: kind.value_type(), literal: None };
+    let wrong = state.values.iter().filter_map(|value| {
+        let (message, _) =
+            comparable(CompareOp::Equal, &column, &Operand { kind: type_of(value), literal: Some(value) }).err()?;
+        let detail = format!("Column \"{}\" is never {}.", state.field, value.to_json());
+        Some(ExprError::new(ExprErrorKind::TypeMismatch, 0..0, message).with_detail(detail))
+    });
+    wrong.collect()
+}
+
+/// The ids of a `trigger` condition.
+pub fn check_triggers(ids: &[String], names: &Names) -> Vec<ExprError> {
+    let Some(known) = &names.triggers else { return Vec::new() };
+    let unknown = ids.iter().filter(|id| !known.contains(id) && *id != MANUAL);
+    unknown
+        .map(|id| {
+            let near = nearest(id, known.iter().map(String::as_str));
+            let error = ExprError::new(ExprErrorKind::UnknownName, 0..0, format!("trigger \"{id}\" does not exist"));
+            match near {
+                Some(near) => error.with_suggestion(Some(near)),
+                None => error.with_hint(format!("There are {}.", known.join(", "))),
+            }
+        })
+        .collect()
+}
+
 /// The column a path leads to and what follows it; `None` if it leads to no known row.
 pub fn column<'a>(base: &Node, steps: &'a [Access], names: &Names) -> Result<Option<(Type, &'a [Access])>, ExprError> {
     let (shape, steps) = match (&base.kind, steps) {
@@ -83,11 +135,7 @@ pub fn column<'a>(base: &Node, steps: &'a [Access], names: &Names) -> Result<Opt
     let (Some(shape), [Access::Member(name, span), rest @ ..]) = (shape, steps) else { return Ok(None) };
     match shape.columns.iter().find(|(column, _)| **column == **name) {
         Some((_, kind)) => Ok(Some((kind.value_type(), rest))),
-        None => {
-            let message = format!("column \"{name}\" does not exist in table \"{}\"", shape.name);
-            let near = nearest(name, shape.columns.iter().map(|(column, _)| column.as_str()));
-            Err(ExprError::new(ExprErrorKind::UnknownName, past_dot(*span), message).with_suggestion(near))
-        }
+        None => Err(shape.no_column(name, past_dot(*span))),
     }
 }
 

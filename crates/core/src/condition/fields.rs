@@ -42,6 +42,18 @@ impl<'a> Fields<'a> {
         Some(self.left.remove(at).1)
     }
 
+    /// Reads a field by any of its names; an error says which one it was.
+    pub fn read<T>(
+        &mut self,
+        names: &[&'static str],
+        read: impl FnOnce(&'a Json) -> Result<T, ExprError>,
+    ) -> Result<Option<T>, ExprError> {
+        self.known.extend(names);
+        let Some(at) = self.left.iter().position(|(key, _)| names.contains(key)) else { return Ok(None) };
+        let (key, value) = self.left.remove(at);
+        read(value).map(Some).map_err(|e| e.in_member(key))
+    }
+
     /// Accepts a field without using it.
     pub fn ignore(&mut self, name: &'static str) {
         self.take(&[name]);
@@ -63,7 +75,8 @@ impl<'a> Fields<'a> {
             let Some(known) = names.iter().find(|name| *name == key) else { return Err(self.unknown(key)) };
             if found.is_some() {
                 return Err(invalid(format!("{} has more than one of its forms", self.what))
-                    .with_hint("Put them in a list under \"and\" or \"or\"."));
+                    .with_hint("Put them in a list under \"and\" or \"or\".")
+                    .at_key(key));
             }
             found = Some((*known, *value));
         }
@@ -72,6 +85,6 @@ impl<'a> Fields<'a> {
 
     fn unknown(&self, key: &str) -> ExprError {
         let near = nearest(key, self.known.iter().copied());
-        invalid(format!("{} has an unknown field \"{key}\"", self.what)).with_suggestion(near)
+        invalid(format!("{} has an unknown field \"{key}\"", self.what)).with_suggestion(near).at_key(key)
     }
 }

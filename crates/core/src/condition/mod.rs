@@ -103,10 +103,17 @@ impl Condition {
     fn structured(document: &serde_json::Value, depth: usize) -> Result<Condition, ExprError> {
         const FORMS: [&str; 10] =
             ["and", "or", "not", "state", "numeric_state", "time", "trigger", "match", "changed", "expression"];
+        if let Some(error) = pointer::without_slash(document, &FORMS) {
+            return Err(error);
+        }
         let mut outer = Fields::new("condition", document)?;
         outer.ignore("enabled");
         outer.ignore("alias");
         let Some((form, body)) = outer.only_one(&FORMS)? else { return Ok(Condition::Constant(true)) };
+        Condition::of_form(form, body, depth).map_err(|e| e.in_member(form))
+    }
+
+    fn of_form(form: &str, body: &serde_json::Value, depth: usize) -> Result<Condition, ExprError> {
         Ok(match form {
             "and" => Condition::And(several(body, depth)?),
             "or" => Condition::Or(several(body, depth)?),
@@ -117,7 +124,10 @@ impl Condition {
             "trigger" => Condition::Trigger(structured::trigger_ids(body)?),
             "match" => Condition::Pointer(PointerFilter::parse(body)?),
             "changed" => structured::changed(body)?,
-            _ => Condition::parse_text(body.as_str().ok_or_else(|| invalid("field \"expression\" is not a string"))?)?,
+            _ => {
+                let text = body.as_str().ok_or_else(|| invalid("field \"expression\" is not a string"))?;
+                Condition::parse_text(text).map_err(|e| e.within(text))?
+            }
         })
     }
 
@@ -212,6 +222,19 @@ impl Condition {
         Ok(all)
     }
 
+    /// The kinds and fields whose time of change it asks for, with `for`.
+    pub fn held_fields(&self) -> BTreeSet<(String, String)> {
+        let mut all = BTreeSet::new();
+        self.each(&mut |condition| {
+            if let Condition::State(state) = condition
+                && state.held_for.is_some()
+            {
+                all.insert((state.kind.clone(), state.field.clone()));
+            }
+        });
+        all
+    }
+
     /// The roots it uses.
     pub fn roots(&self) -> BTreeSet<String> {
         let mut all = BTreeSet::new();
@@ -258,7 +281,8 @@ impl Condition {
 }
 
 fn each(items: &[serde_json::Value], depth: usize) -> Result<Vec<Condition>, ExprError> {
-    items.iter().map(|item| Condition::at_depth(item, depth + 1)).collect()
+    let read = |(i, item)| Condition::at_depth(item, depth + 1).map_err(|e| e.in_element(i));
+    items.iter().enumerate().map(read).collect()
 }
 
 /// The body of `and`, `or` and `not`: a list, or a single condition.

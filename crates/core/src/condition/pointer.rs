@@ -61,7 +61,8 @@ impl PointerFilter {
         let Json::Object(map) = document else {
             return Err(invalid(format!("filter is {}, not an object", fields::name(document))));
         };
-        let clauses = map.iter().map(|(pointer, matcher)| clause(pointer, matcher)).collect::<Result<_, _>>()?;
+        let read = |(pointer, matcher): (&String, &Json)| clause(pointer, matcher);
+        let clauses = map.iter().map(read).collect::<Result<_, _>>()?;
         Ok(PointerFilter { clauses })
     }
 
@@ -76,27 +77,49 @@ impl PointerFilter {
     }
 }
 
+/// A filter whose author forgot that a pointer begins with a slash: `{"total": {"gt": 5}}`.
+pub(super) fn without_slash(document: &Json, forms: &[&str]) -> Option<ExprError> {
+    let is_operator = |name: &String| OPERATORS.iter().any(|(known, _)| known == name);
+    let (key, matcher) = document.as_object()?.iter().find(|(key, matcher)| {
+        let operators = matcher.as_object().filter(|map| map.len() == 1 && map.keys().all(is_operator));
+        !forms.contains(&key.as_str()) && operators.is_some()
+    })?;
+    let hint = format!("To match a payload, write a pointer: {{\"/{key}\": {matcher}}}.");
+    Some(invalid(format!("condition has an unknown field \"{key}\"")).with_hint(hint).at_key(key))
+}
+
 fn clause(pointer: &str, matcher: &Json) -> Result<Clause, ExprError> {
-    let path = parse_pointer(pointer)?;
+    let path = parse_pointer(pointer).map_err(|e| e.at_key(pointer))?;
+    let (operator, operand) = operation(pointer, matcher).map_err(|e| e.in_member(pointer))?;
+    Ok(Clause { pointer: pointer.to_owned(), path, operator, operand })
+}
+
+fn operation(pointer: &str, matcher: &Json) -> Result<(Operator, Value), ExprError> {
     let Json::Object(map) = matcher else {
         return Err(invalid(format!("matcher of \"{pointer}\" is {}, not an object", fields::name(matcher)))
             .with_hint(format!("Write {{\"{pointer}\": {{\"eq\": {matcher}}}}}.")));
     };
     let mut entries = map.iter();
     let (Some((name, operand)), None) = (entries.next(), entries.next()) else {
-        return Err(invalid(format!("matcher of \"{pointer}\" has {} operators, not one", map.len())));
+        let error = invalid(format!("matcher of \"{pointer}\" has {} operators, not one", map.len()));
+        return Err(match map.len() {
+            0 => error.with_hint(format!("Write {{\"{pointer}\": {{\"eq\": 5}}}}.")),
+            _ => error.with_hint("For two of them write a list: [{\"/a\": {\"gt\": 1}}, {\"/a\": {\"lt\": 5}}]."),
+        });
     };
     let Some((_, operator)) = OPERATORS.iter().find(|(known, _)| known == name) else {
         return Err(invalid(format!("operator \"{name}\" of \"{pointer}\" does not exist"))
             .with_detail("There are eq, neq, gt, lt and contains.")
-            .with_suggestion(nearest(name, OPERATORS.iter().map(|(known, _)| *known))));
+            .with_suggestion(nearest(name, OPERATORS.iter().map(|(known, _)| *known)))
+            .at_key(name));
     };
     let operand = Value::from_serde(operand);
     let orders = matches!(&operand, Value::Number(_)) || operand.as_time().is_some();
     if matches!(operator, Operator::Gt | Operator::Lt) && !orders {
-        return Err(invalid(format!("operator \"{name}\" of \"{pointer}\" needs a number or an ISO 8601 time")));
+        let message = format!("operator \"{name}\" of \"{pointer}\" needs a number or an ISO 8601 time");
+        return Err(invalid(message).in_member(name));
     }
-    Ok(Clause { pointer: pointer.to_owned(), path, operator: *operator, operand })
+    Ok((*operator, operand))
 }
 
 /// Splits a pointer; `""` is the whole document and `"/"` the key `""`.

@@ -4,7 +4,7 @@ use super::fields::{self, Fields};
 use super::{Condition, invalid};
 use crate::expr::{Budget, Expr, ExprError, ExprErrorKind, Reference, References, Scope};
 use crate::template::Template;
-use crate::value::{Duration, Value};
+use crate::value::{Duration, Timestamp, Value};
 use serde_json::Value as Json;
 
 /// `{"state": {"kind": "orders", "id": "42", "field": "status", "is": "paid"}}`.
@@ -26,29 +26,18 @@ pub struct StateIs {
 impl StateIs {
     pub(super) fn parse(body: &Json) -> Result<StateIs, ExprError> {
         let mut fields = Fields::new("condition \"state\"", body)?;
-        let kind = match fields.take(&["kind"]) {
-            Some(kind) => string("kind", kind)?,
-            None => "health".to_owned(),
-        };
+        let kind = fields.read(&["kind"], |v| string("kind", v))?.unwrap_or_else(|| "health".to_owned());
         let ids = fields
-            .take(&["id", "entity", "entity_id", "entities", "system"])
+            .read(&["id", "entity", "entity_id", "entities", "system"], ids)?
             .ok_or_else(|| invalid("condition \"state\" has no field \"id\""))?;
-        let ids =
-            one_or_more(ids).iter().map(|id| Template::parse(&scalar_text("id", id)?)).collect::<Result<_, _>>()?;
-        let field = match fields.take(&["field", "attribute"]) {
-            Some(field) => string("field", field)?,
-            None => "status".to_owned(),
-        };
+        let field =
+            fields.read(&["field", "attribute"], |v| string("field", v))?.unwrap_or_else(|| "status".to_owned());
         let values = fields
             .take(&["is", "state", "value", "equals", "in"])
             .ok_or_else(|| invalid("condition \"state\" has no field \"is\""))?;
         let values = one_or_more(values).iter().map(Value::from_serde).collect();
-        let any = match fields.take(&["match"]).map(|m| string("match", m)).transpose()?.as_deref() {
-            None | Some("all") => false,
-            Some("any") => true,
-            Some(other) => return Err(invalid(format!("field \"match\" is \"{other}\", not \"all\" or \"any\""))),
-        };
-        let held_for = fields.take(&["for"]).map(duration).transpose()?;
+        let any = fields.read(&["match"], all_or_any)?.unwrap_or(false);
+        let held_for = fields.read(&["for"], duration)?;
         fields.finish()?;
         Ok(StateIs { kind, ids, field, values, any, held_for })
     }
@@ -64,29 +53,35 @@ impl StateIs {
 
     fn one_holds(&self, id: &str, scope: &dyn Scope, budget: &mut Budget) -> Result<bool, ExprError> {
         budget.charge_steps(10, &(0..0)).map_err(|e| *e)?;
-        let state = scope.state(&self.kind, id)?;
-        let value = member(&state, &self.field);
-        if !self.values.iter().any(|wanted| crate::expr::equal(value, wanted)) {
+        if !self.is_one_of(&scope.state(&self.kind, id)?) {
             return Ok(false);
         }
-        let Some(held_for) = self.held_for else { return Ok(true) };
-        match scope.changed_at(&self.kind, id)?.and_then(|since| since.plus(held_for)) {
-            Some(due) => Ok(due < scope.now()),
-            None => Ok(false),
-        }
+        Ok(match self.held_for {
+            None => true,
+            Some(held_for) => self.due(id, held_for, scope)?.is_some_and(|due| due < scope.now()),
+        })
     }
 
-    /// When `for` will have passed for each entity; what a re-check timer needs.
-    pub(super) fn due_times(
-        &self,
-        scope: &dyn Scope,
-        budget: &mut Budget,
-    ) -> Result<Vec<crate::value::Timestamp>, ExprError> {
+    /// When the field will have been what it is for long enough; `None` if nobody knows since when it is.
+    fn due(&self, id: &str, held_for: Duration, scope: &dyn Scope) -> Result<Option<Timestamp>, ExprError> {
+        Ok(scope.changed_at(&self.kind, id, &self.field)?.and_then(|since| since.plus(held_for)))
+    }
+
+    fn is_one_of(&self, state: &Value) -> bool {
+        let value = member(state, &self.field);
+        self.values.iter().any(|wanted| crate::expr::equal(value, wanted))
+    }
+
+    /// When `for` will have passed for each entity that is in the state; what a re-check timer needs. An entity that is
+    /// not will change first.
+    pub(super) fn due_times(&self, scope: &dyn Scope, budget: &mut Budget) -> Result<Vec<Timestamp>, ExprError> {
         let Some(held_for) = self.held_for else { return Ok(Vec::new()) };
         let mut due = Vec::new();
         for id in &self.ids {
             let id = id.render(scope, budget)?;
-            due.extend(scope.changed_at(&self.kind, &id)?.and_then(|since| since.plus(held_for)));
+            if self.is_one_of(&scope.state(&self.kind, &id)?) {
+                due.extend(self.due(&id, held_for, scope)?);
+            }
         }
         Ok(due)
     }
@@ -158,18 +153,19 @@ pub struct NumericState {
 impl NumericState {
     pub(super) fn parse(body: &Json) -> Result<NumericState, ExprError> {
         let mut fields = Fields::new("condition \"numeric_state\"", body)?;
-        let above = fields.take(&["above"]).map(|v| number("above", v)).transpose()?;
-        let below = fields.take(&["below"]).map(|v| number("below", v)).transpose()?;
+        let above = fields.read(&["above"], |v| number("above", v))?;
+        let below = fields.read(&["below"], |v| number("below", v))?;
         if above.is_none() && below.is_none() {
             return Err(invalid("condition \"numeric_state\" has neither \"above\" nor \"below\""));
         }
         if let (Some(low), Some(high)) = (above.as_ref().and_then(constant), below.as_ref().and_then(constant))
             && low > high
         {
-            return Err(invalid("field \"above\" of condition \"numeric_state\" is larger than \"below\""));
+            let message = "field \"above\" of condition \"numeric_state\" is larger than \"below\"";
+            return Err(invalid(message).in_member("above"));
         }
-        let values = match fields.take(&["value", "value_template"]) {
-            Some(value) => vec![expression(&string("value", value)?)?],
+        let values = match fields.read(&["value", "value_template"], |v| expression(&string("value", v)?))? {
+            Some(value) => vec![value],
             None => entity_values(&mut fields)?,
         };
         fields.finish()?;
@@ -263,6 +259,25 @@ pub(super) fn changed(body: &Json) -> Result<Condition, ExprError> {
     Ok(Condition::Or(any))
 }
 
+fn ids(value: &Json) -> Result<Vec<Template>, ExprError> {
+    let read = |id: &Json| {
+        let text = scalar_text("id", id)?;
+        Template::parse(&text).map_err(|e| e.within(&text))
+    };
+    match value {
+        Json::Array(items) => items.iter().enumerate().map(|(i, id)| read(id).map_err(|e| e.in_element(i))).collect(),
+        one => Ok(vec![read(one)?]),
+    }
+}
+
+fn all_or_any(value: &Json) -> Result<bool, ExprError> {
+    match string("match", value)?.as_str() {
+        "all" => Ok(false),
+        "any" => Ok(true),
+        other => Err(invalid(format!("field \"match\" is \"{other}\", not \"all\" or \"any\""))),
+    }
+}
+
 fn one_or_more(value: &Json) -> &[Json] {
     match value {
         Json::Array(items) => items,
@@ -284,6 +299,9 @@ fn scalar_text(field: &str, value: &Json) -> Result<String, ExprError> {
         other => Err(invalid(format!("field \"{field}\" is {}, not a string", fields::name(other)))),
     }
 }
+
+/// Longest time a state can be asked to have lasted.
+const LONGEST_HOLD: i128 = 30 * 86_400 * 1_000_000;
 
 /// An expression, also one wrapped in `{{ }}`.
 fn expression(text: &str) -> Result<Expr, ExprError> {
@@ -308,7 +326,11 @@ fn duration(value: &Json) -> Result<Duration, ExprError> {
         other => string("for", other)?,
     };
     let parsed = Duration::parse(&text).or_else(|| Duration::parse(&format!("{text} seconds")));
-    parsed.ok_or_else(|| {
+    let held_for = parsed.ok_or_else(|| {
         invalid(format!("field \"for\" is no duration: \"{text}\"")).with_hint("Write \"15 minutes\" or \"PT15M\".")
-    })
+    })?;
+    match held_for.total_micros() {
+        0..=LONGEST_HOLD => Ok(held_for),
+        _ => Err(invalid(format!("field \"for\" is \"{text}\", not between 0 and 30 days"))),
+    }
 }

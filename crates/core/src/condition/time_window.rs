@@ -25,22 +25,22 @@ pub struct TimeWindow {
     zone: Tz,
 }
 
+fn zone_of(value: &Json) -> Result<Tz, ExprError> {
+    match value {
+        Json::String(name) => {
+            crate::cron::parse_zone(name).map_err(|e| invalid(e.message).with_hint(e.hint.unwrap_or_default()))
+        }
+        other => Err(invalid(format!("field \"timezone\" is {}, not a string", fields::name(other)))),
+    }
+}
+
 impl TimeWindow {
     pub(super) fn parse(body: &Json) -> Result<TimeWindow, ExprError> {
         let mut fields = Fields::new("condition \"time\"", body)?;
-        let after = fields.take(&["after"]).map(|v| clock("after", v)).transpose()?;
-        let before = fields.take(&["before"]).map(|v| clock("before", v)).transpose()?;
-        let weekdays = match fields.take(&["weekday", "weekdays"]) {
-            Some(days) => weekdays(days)?,
-            None => [true; 7],
-        };
-        let zone = match fields.take(&["timezone", "zone"]) {
-            Some(Json::String(name)) => {
-                name.parse().map_err(|_| invalid(format!("time zone \"{name}\" does not exist")))?
-            }
-            Some(other) => return Err(invalid(format!("field \"timezone\" is {}, not a string", fields::name(other)))),
-            None => Tz::UTC,
-        };
+        let after = fields.read(&["after"], |v| clock("after", v))?;
+        let before = fields.read(&["before"], |v| clock("before", v))?;
+        let weekdays = fields.read(&["weekday", "weekdays"], weekdays)?.unwrap_or([true; 7]);
+        let zone = fields.read(&["timezone", "zone"], zone_of)?.unwrap_or(Tz::UTC);
         if after.is_none() && before.is_none() && weekdays == [true; 7] {
             return Err(invalid("condition \"time\" has none of \"after\", \"before\" and \"weekday\""));
         }

@@ -6,7 +6,7 @@
 mod field;
 mod fires;
 
-use crate::expr::{ExprError, ExprErrorKind};
+use crate::expr::{ExprError, ExprErrorKind, visible};
 use crate::suggest::nearest;
 use crate::value::Timestamp;
 use chrono_tz::Tz;
@@ -100,7 +100,11 @@ pub fn parse_zone(name: &str) -> Result<Tz, ExprError> {
     name.trim().parse().or_else(|_| any_case().parse()).map_err(|_| {
         let near = nearest(name, names());
         let message = format!("time zone \"{}\" does not exist", shortened(name));
-        ExprError::new(ExprErrorKind::InvalidValue, 0..name.len(), message).with_suggestion(near)
+        let error = ExprError::new(ExprErrorKind::InvalidValue, 0..name.len(), message);
+        match near {
+            Some(near) => error.with_suggestion(Some(near)),
+            None => error.with_hint("Write a name of the IANA list, such as Europe/Berlin or UTC."),
+        }
     })
 }
 
@@ -110,5 +114,5 @@ fn error(span: std::ops::Range<usize>, message: String) -> ExprError {
 
 /// What the user wrote, for a message.
 fn shortened(text: &str) -> String {
-    text.chars().take(60).collect()
+    visible(&text.chars().take(60).collect::<String>())
 }

@@ -1,5 +1,6 @@
 //! The one error type of the language: what is wrong, where, and what to write instead.
 
+use super::locate::{self, Step};
 use std::fmt;
 use std::ops::Range;
 
@@ -19,8 +20,14 @@ pub enum ExprErrorKind {
     TooComplex,
     /// Evaluation used up its steps, depth or output.
     BudgetExceeded,
-    /// A value that cannot be: a number out of range, a division by zero, a malformed pattern.
+    /// A value that cannot be.
     InvalidValue,
+    /// A division by zero.
+    DivisionByZero,
+    /// A number, time or duration that is too large.
+    OutOfRange,
+    /// A malformed regular expression.
+    InvalidPattern,
     /// A field of a structured condition that is unknown or malformed.
     InvalidField,
     /// The state of an entity could not be read.
@@ -42,12 +49,17 @@ pub struct ExprError {
     pub hint: Option<String>,
     /// The text the span points into, if it is only a part of what was given, such as a string in a JSON document.
     pub within: Option<String>,
+    /// Where in a JSON document the mistake is; the span is empty if all that stands there is meant.
+    steps: Vec<Step>,
+    /// Whether it is the key that is wrong, not its value.
+    at_key: bool,
 }
 
 impl ExprError {
     /// An error without detail or hint.
     pub fn new(kind: ExprErrorKind, span: Range<usize>, message: impl Into<String>) -> ExprError {
-        ExprError { kind, span, message: message.into(), detail: None, hint: None, within: None }
+        let (steps, at_key) = (Vec::new(), false);
+        ExprError { kind, span, message: message.into(), detail: None, hint: None, within: None, steps, at_key }
     }
 
     /// Adds a detail.
@@ -72,8 +84,51 @@ impl ExprError {
 
     /// Says which text the span points into, unless that is already said.
     pub fn within(mut self, text: &str) -> ExprError {
-        self.within.get_or_insert_with(|| text.to_owned());
+        if self.within.is_none() {
+            if let Some((_, at)) = self.place_in(text) {
+                self.span = at..at.max(self.span.end);
+            }
+            self.steps.clear();
+            self.within = Some(text.to_owned());
+        }
         self
+    }
+
+    /// Says in which member of a JSON object the mistake is.
+    pub fn in_member(mut self, key: &str) -> ExprError {
+        self.steps.insert(0, Step::Key(key.to_owned()));
+        self
+    }
+
+    /// Says that a key of a JSON object is the mistake.
+    pub fn at_key(mut self, key: &str) -> ExprError {
+        self.at_key = true;
+        self.in_member(key)
+    }
+
+    /// Says in which element of a JSON list the mistake is.
+    pub fn in_element(mut self, index: usize) -> ExprError {
+        self.steps.insert(0, Step::Index(index));
+        self
+    }
+
+    /// The path into the JSON document that was given, such as `and[1].state`; empty if there is none.
+    pub fn path(&self) -> String {
+        locate::path_text(&self.steps)
+    }
+
+    /// The text to point into and the byte offset to point at, given the whole text; `None` if all of a document is
+    /// meant.
+    pub fn place_in<'a>(&'a self, text: &'a str) -> Option<(&'a str, usize)> {
+        let start = self.span.start;
+        match &self.within {
+            Some(within) => Some((within, start)),
+            None if self.span != (0..0) => Some((text, start)),
+            None if !self.steps.is_empty() => Some((text, locate::locate(text, &self.steps, self.at_key))),
+            // nothing in it is meant more than the rest
+            None if is_document(text) => None,
+            None => Some((text, start)),
+        }
     }
 
     /// Moves the span right, for a text that sits inside a larger one.
@@ -84,8 +139,8 @@ impl ExprError {
 
     /// The line of the text with the error and a caret under it, as psql shows it.
     pub fn caret(&self, text: &str) -> String {
-        let text = self.within.as_deref().unwrap_or(text);
-        let at = floor_boundary(text, self.span.start);
+        let (text, at) = self.place_in(text).unwrap_or((text, 0));
+        let at = floor_boundary(text, at);
         let line_start = text[..at].rfind('\n').map_or(0, |i| i + 1);
         let line_end = text[at..].find('\n').map_or(text.len(), |i| at + i);
         let number = text[..line_start].matches('\n').count() + 1;
@@ -93,6 +148,12 @@ impl ExprError {
         let indent = prefix.chars().count() + text[line_start..at].chars().count();
         format!("{prefix}{}\n{:indent$}^", &text[line_start..line_end], "")
     }
+}
+
+/// Whether a text is JSON rather than an expression or a template.
+fn is_document(text: &str) -> bool {
+    let text = text.trim_start();
+    text.starts_with(['{', '[']) && !text.starts_with("{{")
 }
 
 fn floor_boundary(text: &str, at: usize) -> usize {

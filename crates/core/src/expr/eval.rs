@@ -224,15 +224,23 @@ fn state(read: &StateRead, node: &Node, scope: &dyn Scope, budget: &mut Budget) 
 }
 
 fn path<'a>(base: &'a Node, steps: &'a [Access], scope: &'a dyn Scope, budget: &mut Budget) -> Evaluated<'a> {
-    let mut value = match &base.kind {
-        Kind::Root(name) => Cow::Borrowed(root(scope, name)),
-        _ => eval(base, scope, budget)?,
-    };
     match budget.steps.checked_sub(steps.len()) {
         Some(left) => budget.steps = left,
         None => return Err(exceeded("steps", &base.span.range()).into()),
     }
-    for access in steps {
+    let mut rest = steps;
+    let mut value = match (&base.kind, steps) {
+        (Kind::Root(name), [Access::Member(first, _), after @ ..]) => match scope.member(name, first) {
+            Some(value) => {
+                rest = after;
+                value
+            }
+            None => Cow::Borrowed(root(scope, name)),
+        },
+        (Kind::Root(name), _) => Cow::Borrowed(root(scope, name)),
+        _ => eval(base, scope, budget)?,
+    };
+    for access in rest {
         value = match access {
             Access::Member(name, _) => match value {
                 Cow::Borrowed(value) => Cow::Borrowed(member(value, name)),

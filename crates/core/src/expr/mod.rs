@@ -8,6 +8,7 @@ mod error;
 mod eval;
 mod functions;
 mod limits;
+mod locate;
 mod names;
 mod ops;
 mod parse;
@@ -30,7 +31,9 @@ pub use types::{Type, type_of};
 
 pub(crate) use ast::{Access, ArithmeticOp, CompareOp, Kind, Node, Span};
 pub(crate) use eval::root as root_of;
+pub(crate) use locate::{Step, locate};
 pub(crate) use ops::equal;
+pub(crate) use syntax::{is_invisible, visible};
 pub(crate) use why::refusal;
 
 use crate::value::Value;

@@ -28,6 +28,16 @@ impl Fault {
         Fault::new(ExprErrorKind::InvalidValue, message)
     }
 
+    /// A number, time or duration that is too large.
+    pub fn out_of_range(what: &str) -> Fault {
+        Fault::new(ExprErrorKind::OutOfRange, format!("{what} out of range"))
+    }
+
+    /// A division by zero.
+    pub fn division_by_zero() -> Fault {
+        Fault::new(ExprErrorKind::DivisionByZero, "division by zero")
+    }
+
     /// Values of the wrong type.
     pub fn mismatch(message: impl Into<String>) -> Fault {
         Fault::new(ExprErrorKind::TypeMismatch, message)
@@ -155,7 +165,7 @@ pub fn arithmetic(op: ArithmeticOp, a: &Value, b: &Value) -> Result<Value, Fault
         (Add | Subtract, Value::Date(d), Value::Number(n)) => {
             let days = n.to_i64().and_then(|n| if op == Add { Some(n) } else { n.checked_neg() });
             let day = days.and_then(|n| i64::from(d.0).checked_add(n)).and_then(|n| i32::try_from(n).ok());
-            day.map(|n| Value::Date(crate::value::Date(n))).ok_or_else(|| Fault::invalid("date out of range"))
+            day.map(|n| Value::Date(crate::value::Date(n))).ok_or_else(|| Fault::out_of_range("date"))
         }
         (Subtract, Value::Date(a), Value::Date(b)) => Ok(Value::int(i64::from(a.0) - i64::from(b.0))),
         (Subtract, Value::Time(_) | Value::Date(_), _) | (Subtract, _, Value::Time(_) | Value::Date(_)) => {
@@ -165,18 +175,18 @@ pub fn arithmetic(op: ArithmeticOp, a: &Value, b: &Value) -> Result<Value, Fault
             let second = other.as_duration().ok_or_else(|| no_operator(op, a, b))?;
             let second = if op == Subtract { second.negated() } else { Some(second) };
             let sum = second.and_then(|second| d.plus(second));
-            sum.map(Value::Duration).ok_or_else(|| Fault::invalid("duration out of range"))
+            sum.map(Value::Duration).ok_or_else(|| Fault::out_of_range("duration"))
         }
         (Subtract, Value::Text(_), Value::Duration(_)) => match a.as_time() {
             Some(t) => shift_time(t, a, b, true),
             None => Err(no_operator(op, a, b)),
         },
         (Multiply, Value::Duration(d), Value::Number(n)) | (Multiply, Value::Number(n), Value::Duration(d)) => {
-            d.times(n).map(Value::Duration).ok_or_else(|| Fault::invalid("duration out of range"))
+            d.times(n).map(Value::Duration).ok_or_else(|| Fault::out_of_range("duration"))
         }
         (Divide, Value::Duration(d), Value::Number(n)) => {
-            let part = Number::from(1).div(n).ok_or_else(|| Fault::invalid("division by zero"))?;
-            d.times(&part).map(Value::Duration).ok_or_else(|| Fault::invalid("duration out of range"))
+            let part = Number::from(1).div(n).ok_or_else(Fault::division_by_zero)?;
+            d.times(&part).map(Value::Duration).ok_or_else(|| Fault::out_of_range("duration"))
         }
         (Subtract | Multiply | Divide | Remainder, Value::Text(_), Value::Number(_) | Value::Text(_))
         | (Subtract | Multiply | Divide | Remainder, Value::Number(_), Value::Text(_)) => {
@@ -194,7 +204,7 @@ pub fn arithmetic(op: ArithmeticOp, a: &Value, b: &Value) -> Result<Value, Fault
 fn numbers(op: ArithmeticOp, a: &Number, b: &Number) -> Result<Value, Fault> {
     let divides = matches!(op, ArithmeticOp::Divide | ArithmeticOp::Remainder);
     if divides && b.is_zero() {
-        return Err(Fault::invalid("division by zero"));
+        return Err(Fault::division_by_zero());
     }
     let result = match op {
         ArithmeticOp::Add => a.add(b),
@@ -203,7 +213,7 @@ fn numbers(op: ArithmeticOp, a: &Number, b: &Number) -> Result<Value, Fault> {
         ArithmeticOp::Divide => a.div(b),
         ArithmeticOp::Remainder => a.rem(b),
     };
-    result.map(Value::Number).ok_or_else(|| Fault::invalid("number out of range"))
+    result.map(Value::Number).ok_or_else(|| Fault::out_of_range("number"))
 }
 
 fn join(a: &Value, b: &Value) -> Result<Value, Fault> {
@@ -220,7 +230,7 @@ fn shift_time(time: Timestamp, a: &Value, length: &Value, back: bool) -> Result<
     };
     let length = if back { length.negated() } else { Some(length) };
     let moved = length.and_then(|length| time.plus(length));
-    moved.map(Value::Time).ok_or_else(|| Fault::invalid("time out of range"))
+    moved.map(Value::Time).ok_or_else(|| Fault::out_of_range("time"))
 }
 
 fn time_difference(a: &Value, b: &Value) -> Result<Value, Fault> {
@@ -228,7 +238,7 @@ fn time_difference(a: &Value, b: &Value) -> Result<Value, Fault> {
         return shift_time(*t, a, b, true);
     }
     match (a.as_time(), b.as_time()) {
-        (Some(a), Some(b)) => a.minus(b).map(Value::Duration).ok_or_else(|| Fault::invalid("duration out of range")),
+        (Some(a), Some(b)) => a.minus(b).map(Value::Duration).ok_or_else(|| Fault::out_of_range("duration")),
         _ => Err(no_operator(ArithmeticOp::Subtract, a, b)),
     }
 }

@@ -379,12 +379,12 @@ fn sole_group(mut pair: Pair<'_, Rule>) -> Option<Pair<'_, Rule>> {
 
 fn number(pair: &Pair<'_, Rule>) -> Parsed<Number> {
     Number::parse(pair.as_str())
-        .ok_or_else(|| ExprError::new(ExprErrorKind::InvalidValue, span_of(pair).range(), "number out of range"))
+        .ok_or_else(|| ExprError::new(ExprErrorKind::OutOfRange, span_of(pair).range(), "number out of range"))
 }
 
 fn duration(pair: Pair<'_, Rule>) -> Parsed<Duration> {
     let span = span_of(&pair);
-    let out_of_range = || ExprError::new(ExprErrorKind::InvalidValue, span.range(), "duration out of range");
+    let out_of_range = || ExprError::new(ExprErrorKind::OutOfRange, span.range(), "duration out of range");
     let parts: Vec<Pair<'_, Rule>> = pair.into_inner().collect();
     let mut total = Duration::default();
     for part in parts.chunks(2) {

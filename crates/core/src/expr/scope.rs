@@ -2,6 +2,7 @@
 
 use super::error::{ExprError, ExprErrorKind};
 use crate::value::{Timestamp, Value};
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// What an expression can see while it is evaluated.
@@ -9,15 +10,22 @@ pub trait Scope {
     /// The value of a root: `new`, `old`, `event`, `payload`, `vars`, `steps`, ...
     fn root(&self, name: &str) -> Option<&Value>;
 
+    /// One member of a root, where it can be had without the whole; `None` if the root itself must be asked.
+    fn member(&self, root: &str, name: &str) -> Option<Cow<'_, Value>> {
+        let _ = (root, name);
+        None
+    }
+
     /// The current state of an entity, null if there is none. Called once per use; the implementor remembers.
     fn state(&self, kind: &str, id: &str) -> Result<Value, ExprError> {
         let _ = (kind, id);
         Ok(Value::Null)
     }
 
-    /// When an entity last changed, for `for` in a `state` condition; `None` if that is not known.
-    fn changed_at(&self, kind: &str, id: &str) -> Result<Option<Timestamp>, ExprError> {
-        let _ = (kind, id);
+    /// Since when a field of an entity is what it is, for `for` in a `state` condition; `None` if that is not known.
+    /// The field may be a path into it, such as `address.city`. Asked only after the entity's state has been read.
+    fn changed_at(&self, kind: &str, id: &str, field: &str) -> Result<Option<Timestamp>, ExprError> {
+        let _ = (kind, id, field);
         Ok(None)
     }
 

@@ -14,7 +14,7 @@ pub fn unexpected(text: &str, at: usize) -> ExprError {
     let start = skip_space(text, at);
     let token = token_at(text, start);
     if token.is_empty() {
-        let message = if text.trim().is_empty() { "expression is empty" } else { "syntax error at end of input" };
+        let message = if text.trim().is_empty() { "empty expression" } else { "syntax error at end of input" };
         return ExprError::new(ExprErrorKind::Syntax, text.len()..text.len(), message);
     }
     let error = ExprError::new(
@@ -97,13 +97,13 @@ fn token_at(text: &str, at: usize) -> &str {
     &rest[..length]
 }
 
-fn is_invisible(c: char) -> bool {
+pub fn is_invisible(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{a0}' | '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202f}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// The token with invisible characters spelled out, so that a message never hides or reorders text.
-fn visible(token: &str) -> String {
+pub fn visible(token: &str) -> String {
     token.chars().fold(String::new(), |mut out, c| {
         if is_invisible(c) {
             out.push_str(&format!("U+{:04X}", u32::from(c)));

@@ -50,12 +50,16 @@ impl Scope for Ahead<'_> {
         self.scope.root(name)
     }
 
+    fn member(&self, root: &str, name: &str) -> Option<std::borrow::Cow<'_, Value>> {
+        self.scope.member(root, name)
+    }
+
     fn state(&self, kind: &str, id: &str) -> Result<Value, ExprError> {
         self.scope.state(kind, id)
     }
 
-    fn changed_at(&self, kind: &str, id: &str) -> Result<Option<Timestamp>, ExprError> {
-        self.scope.changed_at(kind, id)
+    fn changed_at(&self, kind: &str, id: &str, field: &str) -> Result<Option<Timestamp>, ExprError> {
+        self.scope.changed_at(kind, id, field)
     }
 
     fn now(&self) -> Timestamp {

@@ -189,8 +189,8 @@ impl Scope for Since<'_> {
         self.now.state(kind, id)
     }
 
-    fn changed_at(&self, kind: &str, id: &str) -> Result<Option<Timestamp>, ExprError> {
-        self.now.changed_at(kind, id)
+    fn changed_at(&self, kind: &str, id: &str, field: &str) -> Result<Option<Timestamp>, ExprError> {
+        self.now.changed_at(kind, id, field)
     }
 
     fn now(&self) -> Timestamp {

@@ -131,8 +131,8 @@ impl Scope for Before<'_> {
         self.0.state(kind, id)
     }
 
-    fn changed_at(&self, kind: &str, id: &str) -> Result<Option<Timestamp>, ExprError> {
-        self.0.changed_at(kind, id)
+    fn changed_at(&self, kind: &str, id: &str, field: &str) -> Result<Option<Timestamp>, ExprError> {
+        self.0.changed_at(kind, id, field)
     }
 
     fn now(&self) -> Timestamp {

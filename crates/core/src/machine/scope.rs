@@ -3,6 +3,7 @@
 use super::state::{Frame, State, Thread};
 use crate::expr::{ExprError, Scope};
 use crate::value::{Timestamp, Value};
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -61,8 +62,15 @@ impl Scope for ThreadScope<'_> {
         self.world.state(kind, id)
     }
 
-    fn changed_at(&self, kind: &str, id: &str) -> Result<Option<Timestamp>, ExprError> {
-        self.world.changed_at(kind, id)
+    fn member(&self, root: &str, name: &str) -> Option<Cow<'_, Value>> {
+        match root {
+            "vars" | "steps" | "wait" | "repeat" | "error" => None,
+            _ => self.world.member(root, name),
+        }
+    }
+
+    fn changed_at(&self, kind: &str, id: &str, field: &str) -> Result<Option<Timestamp>, ExprError> {
+        self.world.changed_at(kind, id, field)
     }
 
     fn now(&self) -> Timestamp {

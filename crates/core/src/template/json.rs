@@ -1,7 +1,7 @@
 //! Payloads: JSON whose values are expressions, built as values.
 
 use super::{Part, Template};
-use crate::expr::{Access, Budget, Expr, ExprError, Kind, Node, References, Scope, Span};
+use crate::expr::{Access, Budget, Expr, ExprError, Kind, Node, References, Scope, Span, Step, locate};
 use crate::value::Value;
 use std::sync::Arc;
 
@@ -34,7 +34,9 @@ impl JsonTemplate {
 
     /// Takes a JSON document whose strings may hold `{{ }}`; a string that is nothing else keeps the value's type.
     pub fn from_json(document: &serde_json::Value) -> Result<JsonTemplate, ExprError> {
-        Ok(JsonTemplate { expr: Expr::from_node(&document.to_string(), from_document(document)?) })
+        let text = document.to_string();
+        let root = Document { text: &text, path: Vec::new() }.node(document)?;
+        Ok(JsonTemplate { expr: Expr::from_node(&text, root) })
     }
 
     /// The text as written.
@@ -63,19 +65,51 @@ fn sole(text: &str) -> bool {
     text.trim_start().starts_with("{{") && text.trim_end().ends_with("}}")
 }
 
-fn from_document(document: &serde_json::Value) -> Result<Node, ExprError> {
-    let span = Span::default();
-    let kind = match document {
-        serde_json::Value::String(text) if text.contains("{{") => return Ok(join(Template::parse(text)?, span, None)),
-        serde_json::Value::Array(items) => Kind::List(items.iter().map(from_document).collect::<Result<_, _>>()?),
-        serde_json::Value::Object(map) => Kind::Object(
-            map.iter()
-                .map(|(key, value)| Ok((Arc::from(key.as_str()), from_document(value)?)))
-                .collect::<Result<_, _>>()?,
-        ),
-        other => Kind::Literal(Value::from_serde(other)),
-    };
-    Ok(Node { kind, span })
+/// Reads a document whose text is known, so that mistakes can point into it.
+struct Document<'a> {
+    text: &'a str,
+    path: Vec<Step>,
+}
+
+impl Document<'_> {
+    fn node(&mut self, value: &serde_json::Value) -> Result<Node, ExprError> {
+        let kind = match value {
+            serde_json::Value::String(text) if text.contains("{{") => return self.template(text),
+            serde_json::Value::Array(items) => {
+                let items = items.iter().enumerate();
+                let nodes = items.map(|(i, item)| self.inside(Step::Index(i), item).map_err(|e| e.in_element(i)));
+                Kind::List(nodes.collect::<Result<_, _>>()?)
+            }
+            serde_json::Value::Object(map) => {
+                let entries = map.iter().map(|(key, value)| {
+                    let node = self.inside(Step::Key(key.clone()), value).map_err(|e| e.in_member(key))?;
+                    Ok((Arc::from(key.as_str()), node))
+                });
+                Kind::Object(entries.collect::<Result<_, ExprError>>()?)
+            }
+            other => Kind::Literal(Value::from_serde(other)),
+        };
+        Ok(Node { kind, span: Span::default() })
+    }
+
+    fn inside(&mut self, step: Step, value: &serde_json::Value) -> Result<Node, ExprError> {
+        self.path.push(step);
+        let node = self.node(value);
+        self.path.pop();
+        node
+    }
+
+    fn template(&self, written: &str) -> Result<Node, ExprError> {
+        let start = locate(self.text, &self.path, false);
+        // without escapes the template stands in the text as it is
+        let verbatim = self.text.get(start + 1..).is_some_and(|rest| rest.starts_with(written));
+        let template = Template::parse(written).map_err(|e| match verbatim {
+            true => e.shifted(start + 1),
+            false => e.within(written),
+        })?;
+        let span = Span { start: start as u32, end: (start + 1) as u32 };
+        Ok(join(template, span, verbatim.then_some(start + 1)))
+    }
 }
 
 /// Replaces the literal texts of a tree that hold `{{ }}`. Only values are replaced, in the lists and objects that
@@ -90,7 +124,11 @@ fn interpolated(node: Node, text: &str) -> Result<Node, ExprError> {
             let base = span.start as usize + 1;
             let template = Template::parse(&literal).map_err(|e| match verbatim {
                 true => e.shifted(base),
-                false => ExprError { span: span.range(), ..e },
+                false => {
+                    let mut e = e;
+                    e.span = span.range();
+                    e
+                }
             })?;
             return Ok(join(template, span, verbatim.then_some(base)));
         }

@@ -112,7 +112,7 @@ impl Reader<'_> {
                     self.refuse_inside(start, "a comment", "Take it out of the comment.")?;
                 }
                 b'/' if self.peek(1) == Some(b'*') => {
-                    self.skip_comment();
+                    self.skip_comment()?;
                     self.refuse_inside(start, "a comment", "Take it out of the comment.")?;
                 }
                 b'$' if !self.after_name(start) => self.dollar(start)?,
@@ -152,10 +152,22 @@ impl Reader<'_> {
         self.at = self.at.min(self.bytes.len());
     }
 
-    fn skip_comment(&mut self) {
+    /// Postgres reads `/*` and all operator characters after it once per level, so many levels take it minutes; and one
+    /// without an end as well.
+    fn skip_comment(&mut self) -> Result<(), ExprError> {
+        let start = self.at;
         let mut depth = 0;
         while self.at < self.bytes.len() {
             match (self.bytes[self.at], self.peek(1)) {
+                (b'/', Some(b'*')) if depth == MOST_COMMENTS => {
+                    let detail = format!("Comments nest more than {MOST_COMMENTS} levels.");
+                    return Err(ExprError::new(
+                        ExprErrorKind::TooComplex,
+                        self.at..self.at + 2,
+                        "statement is too complex",
+                    )
+                    .with_detail(detail));
+                }
                 (b'/', Some(b'*')) => {
                     depth += 1;
                     self.at += 2;
@@ -164,12 +176,13 @@ impl Reader<'_> {
                     depth -= 1;
                     self.at += 2;
                     if depth == 0 {
-                        return;
+                        return Ok(());
                     }
                 }
                 _ => self.at += 1,
             }
         }
+        Err(ExprError::new(ExprErrorKind::Syntax, start..start + 2, "unterminated /* comment"))
     }
 
     fn dollar(&mut self, start: usize) -> Result<(), ExprError> {
@@ -253,6 +266,9 @@ impl Reader<'_> {
     }
 }
 
+/// Deepest nesting of comments.
+const MOST_COMMENTS: usize = 32;
+
 fn is_name_byte(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b == b'_' || b == b'$' || b >= 0x80
 }
@@ -290,6 +306,13 @@ mod tests {
         assert!(sql("SELECT 1 /* /* */ {{ new.id }} */").contains("a comment"));
         assert!(sql("DO $x$ {{ new.id }} $x$").contains("dollar-quoted"));
         assert!(sql("SELECT $1").contains("there is no parameter $1"));
+    }
+
+    #[test]
+    fn comments_end_and_do_not_nest_without_end() {
+        assert_eq!(sql("SELECT /* /* a */ b */ 1"), "SELECT /* /* a */ b */ 1 <- ");
+        assert_eq!(sql("SELECT 1 /* /* a */"), "unterminated /* comment at 9..11");
+        assert!(sql(&"/*".repeat(100_000)).starts_with("statement is too complex"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod overlap;
 pub use index::TopicIndex;
 pub use overlap::overlap;
 
-use crate::expr::{ExprError, ExprErrorKind};
+use crate::expr::{ExprError, ExprErrorKind, is_invisible};
 
 /// Longest pattern or topic, in bytes.
 const MAX_LENGTH: usize = 1024;
@@ -97,8 +97,8 @@ pub fn validate(pattern: &str) -> Result<(), ExprError> {
         if word.is_empty() {
             return fail(at, 0, "topic pattern has an empty word".to_owned());
         }
-        if let Some(i) = word.find(|c: char| c.is_whitespace() || c.is_control()) {
-            return fail(at + i, 1, "topic pattern has a space or control character".to_owned());
+        if let Some(i) = word.find(|c: char| c.is_whitespace() || is_invisible(c)) {
+            return fail(at + i, 1, "topic pattern has a space or an invisible character".to_owned());
         }
         if word.len() > 1
             && let Some(i) = word.find('#')

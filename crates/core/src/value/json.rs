@@ -31,6 +31,90 @@ pub fn parse(text: &str) -> Result<Value, JsonError> {
     })
 }
 
+/// What a look for one member came to.
+pub enum Member {
+    Found(Value),
+    Missing,
+    /// The text has to be read properly to know.
+    Unclear,
+}
+
+/// Reads one member of the object that a text holds and walks over what stands before it. What comes after it is not
+/// looked at, so a text that is no JSON may have members.
+pub fn member(text: &str, name: &str) -> Member {
+    let bytes = text.as_bytes();
+    let mut at = after_space(bytes, 0);
+    if bytes.get(at) != Some(&b'{') {
+        return Member::Missing;
+    }
+    at = after_space(bytes, at + 1);
+    while bytes.get(at) == Some(&b'"') {
+        let Some(end) = after_string(bytes, at) else { return Member::Unclear };
+        let key = &bytes[at + 1..end - 1];
+        // a key with an escape in it could be any
+        if key.contains(&b'\\') {
+            return Member::Unclear;
+        }
+        at = after_space(bytes, end);
+        if bytes.get(at) != Some(&b':') {
+            return Member::Unclear;
+        }
+        at = after_space(bytes, at + 1);
+        if key == name.as_bytes() {
+            return shapes::with_recent(|shapes| {
+                let mut reader = Reader { text, bytes, at, shapes };
+                reader.value(1).map_or(Member::Unclear, Member::Found)
+            });
+        }
+        at = match after_value(bytes, at) {
+            Some(next) if bytes.get(next) == Some(&b',') => after_space(bytes, next + 1),
+            Some(next) if bytes.get(next) == Some(&b'}') => return Member::Missing,
+            _ => return Member::Unclear,
+        };
+    }
+    if bytes.get(at) == Some(&b'}') { Member::Missing } else { Member::Unclear }
+}
+
+#[inline]
+fn after_space(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(b' ' | b'\t' | b'\n' | b'\r') = bytes.get(at) {
+        at += 1;
+    }
+    at
+}
+
+/// The offset behind the string that opens here.
+#[inline]
+fn after_string(bytes: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        at += 1;
+        match bytes.get(at)? {
+            b'"' => return Some(at + 1),
+            b'\\' => at += 1,
+            _ => {}
+        }
+    }
+}
+
+/// The offset of the `,` or `}` behind the value that begins here.
+fn after_value(bytes: &[u8], mut at: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    loop {
+        match bytes.get(at)? {
+            b'"' => {
+                at = after_string(bytes, at)?;
+                continue;
+            }
+            b',' if depth == 0 => return Some(at),
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' if depth == 0 => return Some(at),
+            b'}' | b']' => depth -= 1,
+            _ => {}
+        }
+        at += 1;
+    }
+}
+
 struct Reader<'a> {
     text: &'a str,
     bytes: &'a [u8],
@@ -342,4 +426,18 @@ pub fn write_string(text: &str, out: &mut String) {
     }
     out.push_str(&text[clean..]);
     out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Value;
+
+    #[test]
+    fn a_key_seen_before_is_not_mistaken_for_the_beginning_of_another() {
+        for text in
+            [r#"{"x\\": 1, "b": 2}"#, r#"{"x\"y": 1, "b": 2}"#, r#"{"a": 1, "x\\": 1}"#, r#"{"a": 1, "x\"y": 1}"#]
+        {
+            assert_eq!(Value::from_json(text).map(|value| value.to_json()).ok().as_deref(), Some(text));
+        }
+    }
 }

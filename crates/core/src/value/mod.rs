@@ -4,6 +4,7 @@
 //! in or out, because a `numeric` column is often money.
 
 mod duration;
+mod image;
 mod json;
 mod number;
 mod object;
@@ -13,6 +14,7 @@ mod time;
 
 pub use duration::Duration;
 pub(crate) use duration::unit_of;
+pub use image::Image;
 pub(crate) use json::{unescape as unescape_json, write_string as write_json_string};
 pub use number::Number;
 pub use object::Object;

@@ -49,7 +49,7 @@ impl Shapes {
     pub fn keep(&mut self, shape: &Arc<Shape>) {
         let keys = shape.keys();
         let Some(first) = keys.first() else { return };
-        if keys.len() > WIDEST || keys.iter().any(|key| key.len() > LONGEST_KEY) {
+        if keys.len() > WIDEST || keys.iter().any(|key| key.len() > LONGEST_KEY || !is_written_as_is(key)) {
             return;
         }
         if self.sets.is_empty() {
@@ -59,6 +59,12 @@ impl Shapes {
         set.truncate(WAYS - 1);
         set.insert(0, Arc::clone(shape));
     }
+}
+
+/// Whether a key stands in JSON text as it is. One that does not must not be looked for there: `x\` would be found at
+/// the beginning of `"x\"y"`.
+fn is_written_as_is(key: &str) -> bool {
+    !key.bytes().any(|b| matches!(b, b'"' | b'\\' | 0..=0x1f))
 }
 
 /// FNV-1a; a clash only costs an allocation.

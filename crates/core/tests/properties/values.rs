@@ -2,7 +2,7 @@
 
 use crate::generate::document;
 use automation_core::condition::PointerFilter;
-use automation_core::value::{Duration, Number, Timestamp, Value};
+use automation_core::value::{Duration, Image, Number, Timestamp, Value};
 use proptest::prelude::*;
 
 /// A decimal as its digits and scale, for an oracle in plain integers.
@@ -107,5 +107,21 @@ proptest! {
         let duration = Duration { months, days, micros: i64::from(micros) * 1000 };
         let again = Duration::parse(&duration.to_string()).unwrap();
         prop_assert_eq!((again.months, again.days, again.micros), (months, days, i64::from(micros) * 1000));
+    }
+
+    #[test]
+    fn a_member_read_alone_is_the_member_of_the_whole(
+        members in prop::collection::vec(("\\PC{0,3}", document()), 0..6),
+        spaced in any::<bool>(),
+    ) {
+        let object: serde_json::Map<String, serde_json::Value> = members.into_iter().collect();
+        let json = serde_json::Value::Object(object.clone());
+        let text = if spaced { serde_json::to_string_pretty(&json).unwrap() } else { json.to_string() };
+        let whole = Value::from_json(&text).unwrap();
+        for name in object.keys().map(String::as_str).chain(["", "a", "no such"]) {
+            // an image that was never asked before reads the member alone
+            let alone = Image::new(Some(&text)).member(name).map(|value| value.into_owned());
+            prop_assert_eq!(alone.as_ref(), whole.get(name), "{} of {}", name, text);
+        }
     }
 }

@@ -228,7 +228,7 @@ fn last(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
 fn slice(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
     let Some(items) = list("slice", args, context)? else { return Ok(Value::Null) };
     let whole = |value: &Value| match value {
-        Value::Number(n) => n.floor().and_then(|n| n.to_i64()).ok_or_else(|| Fault::invalid("number out of range")),
+        Value::Number(n) => n.floor().and_then(|n| n.to_i64()).ok_or_else(|| Fault::out_of_range("number")),
         other => Err(wrong("slice", "a number", other)),
     };
     let start = match whole(arg(args, 1))? {

@@ -103,7 +103,7 @@ fn map(name: &str, args: &[Value], f: impl Fn(&Number) -> Option<Number>) -> Res
         Value::Null => Ok(Value::Null),
         value => {
             let number = value.as_number().ok_or_else(|| wrong(name, "a number", value))?;
-            f(&number).map(Value::Number).ok_or_else(|| Fault::invalid("number out of range"))
+            f(&number).map(Value::Number).ok_or_else(|| Fault::out_of_range("number"))
         }
     }
 }
@@ -180,7 +180,7 @@ fn total(name: &str, args: &[Value], context: &mut Context<'_>) -> Result<Option
     for value in list.iter().filter(|v| !v.is_null()) {
         let number = value.as_number().ok_or_else(|| wrong(name, "numbers", value))?;
         context.steps(number.cost() / 16)?;
-        total = total.add(&number).ok_or_else(|| Fault::invalid("number out of range"))?;
+        total = total.add(&number).ok_or_else(|| Fault::out_of_range("number"))?;
         count += 1;
     }
     Ok(Some((total, count)))

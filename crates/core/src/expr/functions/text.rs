@@ -1,9 +1,12 @@
 //! Functions on text. Null in, null out; other types are taken as their text.
 
 use super::{Context, Function, Purity, arg, optional, required, text_of, wrong};
+use crate::expr::ExprErrorKind;
 use crate::expr::ops::Fault;
 use crate::expr::types::Type;
 use crate::value::Value;
+use std::cell::RefCell;
+use std::rc::Rc;
 
 pub const FUNCTIONS: &[Function] = &[
     Function {
@@ -224,7 +227,7 @@ fn replace(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
 /// A count of characters; fractions are cut off and what is below zero counts as zero.
 fn count(name: &str, value: &Value) -> Result<i64, Fault> {
     match value {
-        Value::Number(n) => n.floor().and_then(|n| n.to_i64()).ok_or_else(|| Fault::invalid("number out of range")),
+        Value::Number(n) => n.floor().and_then(|n| n.to_i64()).ok_or_else(|| Fault::out_of_range("number")),
         other => Err(wrong(name, "a number", other)),
     }
 }
@@ -296,15 +299,43 @@ fn ends_with(args: &[Value], _: &mut Context<'_>) -> Result<Value, Fault> {
     Ok(Value::Bool(two(args).is_some_and(|(text, part)| text.ends_with(&part))))
 }
 
-fn regex(pattern: &str, text: &str, context: &mut Context<'_>) -> Result<regex::Regex, Fault> {
-    // compiling dominates; a counted repetition can make a short pattern expensive
+/// Compiled patterns that one thread keeps; most are constants of some filter.
+const KEPT_PATTERNS: usize = 16;
+
+thread_local! {
+    /// The last one used comes last.
+    static PATTERNS: RefCell<Vec<(String, Rc<regex::Regex>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A compiled pattern; with it goes the memory that matching needs, which a copy would have to make anew.
+fn regex(pattern: &str, text: &str, context: &mut Context<'_>) -> Result<Rc<regex::Regex>, Fault> {
+    // compiling dominates, and costs the same whether or not it was done before: an expression that fits its budget
+    // once must always fit
     context.steps(100 + pattern.len() * 10 + text.len() / 16)?;
+    PATTERNS.with_borrow_mut(|patterns| {
+        if let Some(at) = patterns.iter().rposition(|(known, _)| known == pattern) {
+            let found = patterns.remove(at);
+            let compiled = Rc::clone(&found.1);
+            patterns.push(found);
+            return Ok(compiled);
+        }
+        let compiled = Rc::new(compile(pattern)?);
+        if patterns.len() >= KEPT_PATTERNS {
+            patterns.remove(0);
+        }
+        patterns.push((pattern.to_owned(), Rc::clone(&compiled)));
+        Ok(compiled)
+    })
+}
+
+fn compile(pattern: &str) -> Result<regex::Regex, Fault> {
+    // a counted repetition can make a short pattern expensive
     regex::RegexBuilder::new(pattern).size_limit(REGEX_SIZE).dfa_size_limit(REGEX_SIZE).build().map_err(|e| {
         let reason = match e {
             regex::Error::CompiledTooBig(_) => "it is too large".to_owned(),
             other => other.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned(),
         };
-        Fault::invalid(format!("invalid regular expression: {reason}"))
+        Fault::new(ExprErrorKind::InvalidPattern, format!("invalid regular expression: {reason}"))
     })
 }
 

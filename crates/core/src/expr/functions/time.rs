@@ -206,7 +206,7 @@ fn now(_: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
 
 /// The civil time of an instant in an optional zone.
 fn civil(time: Timestamp, zone: &Value) -> Result<NaiveDateTime, Fault> {
-    let moment: DateTime<Utc> = time.civil().ok_or_else(|| Fault::invalid("time out of range"))?;
+    let moment: DateTime<Utc> = time.civil().ok_or_else(|| Fault::out_of_range("time"))?;
     Ok(match zone_of(zone)? {
         Some(zone) => moment.with_timezone(&zone).naive_local(),
         None => moment.naive_utc(),
@@ -260,7 +260,7 @@ fn duration(args: &[Value], _: &mut Context<'_>) -> Result<Value, Fault> {
 }
 
 fn between(from: Timestamp, to: Timestamp) -> Result<Value, Fault> {
-    to.minus(from).map(Value::Duration).ok_or_else(|| Fault::invalid("duration out of range"))
+    to.minus(from).map(Value::Duration).ok_or_else(|| Fault::out_of_range("duration"))
 }
 
 fn since(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
@@ -278,7 +278,7 @@ fn age(name: &str, args: &[Value], context: &Context<'_>) -> Result<Option<std::
         Value::Null => return Ok(None),
         value => value.as_duration().ok_or_else(|| wrong(name, "a duration", value))?,
     };
-    let due = time.plus(age).ok_or_else(|| Fault::invalid("time out of range"))?;
+    let due = time.plus(age).ok_or_else(|| Fault::out_of_range("time"))?;
     Ok(Some(due.cmp(&context.now)))
 }
 
@@ -327,7 +327,7 @@ fn epoch(args: &[Value], _: &mut Context<'_>) -> Result<Value, Fault> {
         Value::Duration(d) => d.total_micros(),
         value => i128::from(value.as_time().ok_or_else(|| wrong("epoch", "a time or a duration", value))?.0),
     };
-    let micros = i64::try_from(micros).map_err(|_| Fault::invalid("number out of range"))?;
+    let micros = i64::try_from(micros).map_err(|_| Fault::out_of_range("number"))?;
     Ok(Number::from(micros).div(&Number::from(1_000_000)).map_or(Value::Null, Value::Number))
 }
 
@@ -339,7 +339,7 @@ fn from_epoch(args: &[Value], _: &mut Context<'_>) -> Result<Value, Fault> {
     let seconds = value.as_number().ok_or_else(|| wrong("from_epoch", "a number", value))?;
     let micros = seconds.mul(&Number::from(1_000_000)).and_then(|n| n.round(0)).and_then(|n| n.to_i64());
     let time = micros.map(Timestamp).filter(|t| t.civil().is_some());
-    time.map(Value::Time).ok_or_else(|| Fault::invalid("time out of range"))
+    time.map(Value::Time).ok_or_else(|| Fault::out_of_range("time"))
 }
 
 fn trunc_time(args: &[Value], _: &mut Context<'_>) -> Result<Value, Fault> {
@@ -358,7 +358,7 @@ fn trunc_time(args: &[Value], _: &mut Context<'_>) -> Result<Value, Fault> {
         Some("minute") => at(local.hour(), local.minute()),
         _ => return Err(Fault::invalid("unit of trunc_time is not year, month, week, day, hour or minute")),
     };
-    let start = start.ok_or_else(|| Fault::invalid("time out of range"))?;
+    let start = start.ok_or_else(|| Fault::out_of_range("time"))?;
     let micros = match zone_of(arg(args, 2))? {
         Some(zone) => crate::zone::to_utc(start, zone),
         None => start.and_utc().timestamp_micros(),

@@ -1,0 +1,45 @@
+//! Since when a field is what it is: what a condition with `for` wants to know.
+use automation_core::value::Timestamp;
+
+use crate::capture;
+use crate::pg::clock::Micros;
+use crate::router;
+use crate::scope::instant;
+use crate::store::field_changes;
+use crate::store::kinds::{self, Kind};
+
+/// Since when at least; None if that is not known, and then it has not lasted.
+///
+/// What the router has noted is not all: a change may be committed, and so be visible in the state, before it is
+/// routed. So the log behind the cursor is asked first, then what was noted; in the other order a change that is routed
+/// in between would be missed.
+pub fn changed_at(kind: &str, id: &str, field: &str) -> Option<Timestamp> {
+    let found = kinds::find(kind)?;
+    let followed = records(&found, field).then(|| followed(kind, id, field)).flatten();
+    // For an entity without a table there is also the time of its last change, whichever field it was.
+    let whole = if found.relation.is_none() { field_changes::state_changed_at(kind, id) } else { None };
+    followed.into_iter().chain(whole).min().map(instant)
+}
+
+fn followed(kind: &str, id: &str, field: &str) -> Option<Micros> {
+    let pending = router::unrouted()?;
+    let newest = pending
+        .iter()
+        .filter(|event| {
+            event.kind.as_deref() == Some(kind) && event.entity_id.as_deref().is_none_or(|known| known == id)
+        })
+        .filter(|event| router::changed(event, field))
+        .map(|event| event.occurred_at)
+        .max();
+    let noted = field_changes::changed_at(kind, field, id)?;
+    Some(newest.map_or(noted, |newest| newest.max(noted)))
+}
+
+/// Whether changes of the field are recorded: of a table perhaps not all columns are watched.
+fn records(kind: &Kind, field: &str) -> bool {
+    let Some(relation) = kind.relation else { return true };
+    let first = field.split('.').next().unwrap_or_default();
+    let columns = capture::columns_of(relation).unwrap_or_default();
+    let column = columns.iter().map(|(name, _)| name).find(|name| *name == field || *name == first);
+    column.is_some_and(|column| kind.records(column))
+}

@@ -1,0 +1,82 @@
+//! Following the fields that conditions ask about with `for`, as the log goes by. Nothing else knows when a field of a
+//! row last changed; and nothing is followed that no active automation asks for.
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use automation_core::condition::Condition;
+use automation_core::program::Program;
+
+use crate::pg::clock::{self, Micros};
+use crate::store::events::{Event, Op};
+use crate::store::field_changes::{self, FieldChange};
+
+/// Longer than any `for`, which is 30 days at most.
+const MEMORY: Micros = 31 * 86_400_000_000;
+/// How often what is too old is dropped.
+const FORGET_EVERY: Micros = 3_600_000_000;
+
+thread_local!(static FORGOTTEN_AT: Cell<Micros> = const { Cell::new(0) });
+
+/// Fields by kind.
+#[derive(Debug, Default)]
+pub struct HeldFields(BTreeMap<String, BTreeSet<String>>);
+
+impl HeldFields {
+    /// Adds what an automation asks about.
+    pub fn add(&mut self, program: &Program) {
+        let filters = program.triggers.iter().filter_map(|trigger| trigger.filter.as_ref());
+        let steps = program.steps.iter().filter_map(|step| step.condition.as_ref());
+        for (kind, field) in filters.chain(&program.condition).chain(steps).flat_map(Condition::held_fields) {
+            self.0.entry(kind).or_default().insert(field);
+        }
+    }
+
+    /// Begins to follow what is new, and stops following the rest.
+    pub fn follow(&self) {
+        let pairs = self.0.iter().flat_map(|(kind, fields)| fields.iter().map(move |field| (kind, field)));
+        let (kinds, fields): (Vec<&str>, Vec<&str>) =
+            pairs.map(|(kind, field)| (kind.as_str(), field.as_str())).unzip();
+        field_changes::follow(&kinds, &fields, clock::now());
+    }
+
+    /// Notes what a batch of events changed, in the order of the events.
+    pub fn note(&self, events: &[Event]) {
+        if self.0.is_empty() {
+            return;
+        }
+        let mut changes: HashMap<(&str, &str, &str), Micros> = HashMap::new();
+        for event in events {
+            let Some((kind, fields)) = event.kind.as_deref().and_then(|kind| self.0.get_key_value(kind)) else {
+                continue;
+            };
+            if event.op == Op::Truncated {
+                field_changes::all_changed(kind, event.occurred_at);
+            }
+            let Some(entity) = event.entity_id.as_deref() else { continue };
+            for field in fields.iter().filter(|field| changed(event, field)) {
+                let at = changes.entry((kind, field, entity)).or_insert(event.occurred_at);
+                *at = (*at).max(event.occurred_at);
+            }
+        }
+        if !changes.is_empty() {
+            let one = |((kind, field, entity_id), at)| FieldChange { kind, field, entity_id, at };
+            field_changes::record(&changes.into_iter().map(one).collect::<Vec<_>>());
+        }
+        let now = clock::now();
+        if now - FORGOTTEN_AT.get() > FORGET_EVERY {
+            FORGOTTEN_AT.set(now);
+            field_changes::forget_older_than(now - MEMORY);
+        }
+    }
+}
+
+/// Whether an event changed a field, or the document that a path such as `address.city` leads into.
+pub fn changed(event: &Event, field: &str) -> bool {
+    let holds =
+        |name: &String| field.strip_prefix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    match event.op {
+        Op::Updated => event.changed.iter().any(holds),
+        Op::Created | Op::Deleted | Op::Truncated => true,
+        Op::Emitted | Op::Started | Op::Signalled | Op::Ended | Op::Moved => false,
+    }
+}

@@ -337,6 +337,20 @@ const WAYS: [Way; 10] = [
     }),
 ];
 
+/// The time of the first try that is quick enough, or of the quickest of ten: a busy machine is not a slow text.
+fn quickest(limit: Duration, run: impl Fn()) -> Duration {
+    let mut least = Duration::MAX;
+    for _ in 0..10 {
+        let start = Instant::now();
+        run();
+        least = least.min(start.elapsed());
+        if least <= limit {
+            break;
+        }
+    }
+    least
+}
+
 #[test]
 fn no_text_panics_or_takes_long() {
     let texts: Vec<String> = shapes().into_iter().chain(oddities()).collect();
@@ -344,15 +358,9 @@ fn no_text_panics_or_takes_long() {
     let mut slow = Vec::new();
     for text in &texts {
         for (way, run) in WAYS {
-            let start = Instant::now();
-            run(text);
-            // a busy machine is not a slow text
-            let again = Instant::now();
-            if start.elapsed() > LIMIT {
-                run(text);
-            }
-            if again.elapsed() > LIMIT {
-                slow.push(format!("{way}: {:?} for {} bytes of {:.40}", again.elapsed(), text.len(), text));
+            let took = quickest(LIMIT, || run(text));
+            if took > LIMIT {
+                slow.push(format!("{way}: {took:?} for {} bytes of {:.40}", text.len(), text));
             }
         }
     }
@@ -381,15 +389,9 @@ fn hostile_json_is_refused_or_read() {
         (many_keys, true),
         (same_key, true),
     ] {
-        let start = Instant::now();
         let shown: String = text.chars().take(40).collect();
-        assert_eq!(Value::from_json(&text).is_ok(), reads, "{shown}");
-        // a busy machine is not a slow text
-        let again = Instant::now();
-        if start.elapsed() > LIMIT * 4 {
-            _ = Value::from_json(&text);
-        }
-        assert!(again.elapsed() <= LIMIT * 4, "{:?} for {shown}", again.elapsed());
+        let took = quickest(LIMIT * 4, || assert_eq!(Value::from_json(&text).is_ok(), reads, "{shown}"));
+        assert!(took <= LIMIT * 4, "{took:?} for {shown}");
     }
 }
 

@@ -144,11 +144,16 @@ const MOST_UNROUTED: i64 = 1000;
 /// The events that this transaction can see and nobody has routed yet, its own included; None if there are too many.
 pub fn unrouted() -> Option<Vec<Event>> {
     as_engine(|| {
-        let (cursor, to) = (cursor_store::peek()?, cursor_store::present()?);
-        let Batch { mut events, done, .. } = next_events(&cursor, &to, MOST_UNROUTED);
-        if !done {
-            return None;
+        let (mut cursor, present) = (cursor_store::peek()?, cursor_store::present()?);
+        let mut events = Vec::new();
+        // The rest of the batch under way; what has been committed since it began may have lower ids than its position.
+        if let Some(to) = cursor.to.take() {
+            let rest = next_events(&cursor, &to, MOST_UNROUTED);
+            events = rest.done.then_some(rest.events)?;
+            cursor = Cursor { from: to.snapshot, from_floor: to.floor, to: None, position: 0, ahead: cursor.ahead };
         }
+        let next = next_events(&cursor, &present, MOST_UNROUTED);
+        events.extend(next.done.then_some(next.events)?);
         store::events::insert_buffered();
         let own = crate::pg::snapshot::own_transaction();
         if own != 0 {

@@ -24,9 +24,7 @@ pub struct HeldFields(BTreeMap<String, BTreeSet<String>>);
 impl HeldFields {
     /// Adds what an automation asks about.
     pub fn add(&mut self, program: &Program) {
-        let filters = program.triggers.iter().filter_map(|trigger| trigger.filter.as_ref());
-        let steps = program.steps.iter().filter_map(|step| step.condition.as_ref());
-        for (kind, field) in filters.chain(&program.condition).chain(steps).flat_map(Condition::held_fields) {
+        for (kind, field) in program.conditions().into_iter().flat_map(Condition::held_fields) {
             self.0.entry(kind).or_default().insert(field);
         }
     }

@@ -77,8 +77,10 @@ SELECT answers();
 CALL pass('16 minutes');
 SELECT answers();
 -- a change that is committed but not routed yet is known as well: the run is queued, then the machine goes down and up
+SELECT automation.route() >= 0 AS nothing_is_left;
 SELECT automation.emit('l.ask') IS NOT NULL AS emitted;
-SELECT automation.route() AS routed;
+SELECT automation.emit('l.nobody') IS NOT NULL AS emitted;
+SELECT automation.route(1) AS routed;
 UPDATE machine SET status = 'down' WHERE id = 1;
 UPDATE machine SET status = 'up' WHERE id = 1;
 DELETE FROM seen;

@@ -308,7 +308,29 @@ impl Program {
     }
 }
 
+impl Program {
+    /// Every condition in it, wherever it stands.
+    pub fn conditions(&self) -> Vec<&Condition> {
+        let filters = self.triggers.iter().filter_map(|trigger| trigger.filter.as_ref());
+        let steps = self.steps.iter().flat_map(|step| step.condition.iter().chain(step.action.conditions()));
+        filters.chain(&self.condition).chain(steps).collect()
+    }
+}
+
 impl Action {
+    /// The conditions that it is about.
+    pub fn conditions(&self) -> &[Condition] {
+        match self {
+            Action::WaitUntil(condition)
+            | Action::WaitForEvent { filter: Some(condition), .. }
+            | Action::Branch { condition, .. }
+            | Action::Require { condition, .. }
+            | Action::Repeat(Repeat::While(condition) | Repeat::Until(condition)) => std::slice::from_ref(condition),
+            Action::Choose(ways) => ways,
+            _ => &[],
+        }
+    }
+
     /// The kind of step it came from.
     pub fn kind(&self) -> StepKind {
         match self {

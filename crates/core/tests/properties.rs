@@ -1,5 +1,7 @@
 //! What holds for all inputs, tried on random ones.
 
+#[path = "properties/automations.rs"]
+mod automations;
 #[path = "properties/generate.rs"]
 mod generate;
 #[path = "properties/language.rs"]

@@ -67,6 +67,22 @@ if have idle_transactions; then
     row "idle, 10 automations, executors kept (their leaving is not counted): transactions in $(value idle_seconds) s" "$(value idle_transactions)" '0' "$(verdict "$(value idle_transactions) == 0")"
 fi
 
+if have steps_one steps_five steps_five_sql; then
+    r=$(ratio steps_five steps_one)
+    row 'runs of five steps in one walk / of one step' "$r  ($(number steps_five) / $(number steps_one) runs/s)" '>= 0.60' "$(verdict "$r >= 0.60")"
+    row '  all five with SQL of their own' "$(ratio steps_five_sql steps_one)  ($(number steps_five_sql) runs/s)" '' ''
+fi
+if have waits_suspended_per_second waits_woken_per_second; then
+    row 'runs suspended, from the change on' "$(number waits_suspended_per_second) runs/s" '' ''
+    row 'runs woken, from the change to the effect' "$(number waits_woken_per_second) runs/s" '' ''
+    r=$(ratio waits_routing_many waits_routing_few)
+    row "routing one change with $(number waits_many) waits / with 1,000" "$r  ($(number waits_routing_many 1) / $(number waits_routing_few 1) us)" '<= 1.5' "$(verdict "$r <= 1.5")"
+    r=$(ratio waits_timer_rate_few waits_timer_rate_many)
+    row '  arming and firing one timer, likewise' "$r  ($(number waits_timer_rate_many) / $(number waits_timer_rate_few) runs/s)" '<= 1.5' "$(verdict "$r <= 1.5")"
+    row '  private memory of the workers, likewise' "$(number waits_memory_many 1) / $(number waits_memory_few 1) MB" '' ''
+    row "  transactions in $(value idle_seconds) s while they wait" "$(value waits_idle_transactions)" '0' "$(verdict "$(value waits_idle_transactions) == 0")"
+fi
+
 [ ${#rows[@]} -gt 0 ] || { echo "error: no results in $results" >&2 && exit 1; }
 {
     echo 'what|measured|bar|met'

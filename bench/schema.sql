@@ -31,6 +31,11 @@ CREATE FUNCTION cpu_us(pid integer) RETURNS bigint LANGUAGE sql AS $$
       FROM regexp_replace(pg_read_file('/proc/' || pid || '/stat'), '^.*\) ', '') AS stat;
 $$;
 
+-- Private memory (kB) of a process of this server.
+CREATE FUNCTION private_kb(pid integer) RETURNS bigint LANGUAGE sql AS $$
+    SELECT (regexp_match(pg_read_file('/proc/' || pid || '/status'), 'RssAnon:\s+(\d+)'))[1]::bigint;
+$$;
+
 -- The same for all processes of this server that have ended.
 CREATE FUNCTION ended_cpu_us() RETURNS bigint LANGUAGE sql AS $$
     SELECT 10000 * (split_part(stat, ' ', 14)::bigint + split_part(stat, ' ', 15)::bigint)

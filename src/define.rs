@@ -1,11 +1,13 @@
 //! Defining automations: read, check completely, save if it changed.
 #![allow(unsafe_code)]
 use automation_core::check::{self, ColumnType, KnownKind, Names, TableShape};
+use automation_core::condition::Condition;
 use automation_core::definition::{self, Document, Problem};
 use automation_core::expr::{ExprError, ExprErrorKind};
 use automation_core::lifecycle::{Refusal, Status};
-use automation_core::program::{Action, Program, Step, compile_parts};
+use automation_core::program::{Action, Delay, Program, Repeat, Step, compile_parts};
 use automation_core::suggest::nearest;
+use automation_core::template::Template;
 use pgrx::pg_sys;
 
 use crate::api::topics;
@@ -132,38 +134,79 @@ fn names_problems(document: &Document, program: &Program) -> Vec<Problem> {
     if let Some(key) = &program.key {
         add(&mut problems, check::check_expr(key, &names), "key", "key", key.text());
     }
+    let json = serde_json::to_value(document).unwrap_or_default();
     for step in &program.steps {
-        step_names(document, step, place_of(document, step), &names, &mut problems);
+        step_names(&json, step, &names, &mut problems);
     }
     problems
 }
 
-/// Where in the document a step stands: what could not be compiled is not in the program.
-fn place_of(document: &Document, step: &Step) -> usize {
-    document.steps.iter().position(|def| def.id.as_ref() == Some(&step.id)).unwrap_or_default()
+/// What stands at a path such as `steps[0].lanes[1].until`.
+fn at_path<'a>(document: &'a serde_json::Value, path: &str) -> Option<&'a serde_json::Value> {
+    path.split(['.', '[']).try_fold(document, |found, part| match part.strip_suffix(']') {
+        Some(index) => found.get(index.parse::<usize>().ok()?),
+        None => found.get(part),
+    })
 }
 
-fn step_names(document: &Document, step: &Step, i: usize, names: &Names, problems: &mut Vec<Problem>) {
-    let place = |field: &str| (format!("steps[{i}].{field}"), format!("{field} of step \"{}\"", step.id));
+fn step_names(document: &serde_json::Value, step: &Step, names: &Names, problems: &mut Vec<Problem>) {
+    let place = |field: &str| (format!("{}.{field}", step.path), format!("{field} of step \"{}\"", step.id));
     let mut found = |errors: Vec<ExprError>, field: &str, text: &str| {
         let (path, place) = place(field);
         add(problems, errors, &path, &place, text);
     };
-    if let Some(condition) = &step.condition {
-        let text = text_of(document.steps.get(i).and_then(|def| def.condition.as_ref()));
-        found(check::check_condition(condition, names), "condition", &text);
+    let mut condition = |condition: &Condition, field: &str| {
+        let text = text_of(at_path(document, &format!("{}.{field}", step.path)));
+        found(check::check_condition(condition, names), field, &text);
+    };
+    if let Some(given) = &step.condition {
+        condition(given, "condition");
+    }
+    match &step.action {
+        Action::WaitUntil(until) => condition(until, "until"),
+        Action::WaitForEvent { filter: Some(filter), .. } => condition(filter, "filter"),
+        Action::Branch { condition: given, .. } | Action::Require { condition: given, .. } => condition(given, "if"),
+        Action::Choose(ways) => {
+            ways.iter().enumerate().for_each(|(i, way)| condition(way, &format!("whens[{i}].when")));
+        }
+        Action::Repeat(Repeat::While(given)) => condition(given, "while"),
+        Action::Repeat(Repeat::Until(given)) => condition(given, "until"),
+        _ => {}
+    }
+    let mut template = |template: &Template, field: &str| {
+        found(check::check_template(template, names), field, template.text());
+    };
+    match &step.action {
+        Action::Publish { topic, .. } | Action::WaitForEvent { topic, .. } => template(topic, "topic"),
+        Action::Notify { channel, .. } => template(channel, "channel"),
+        Action::StoreState { kind, entity, .. } => {
+            template(kind, "kind");
+            template(entity, "entity");
+        }
+        Action::WaitSignal { signal, key } => {
+            template(signal, "signal");
+            key.iter().for_each(|key| template(key, "key"));
+        }
+        Action::Stop { message: Some(message), .. } => template(message, "message"),
+        Action::Delay(Delay::Computed(given)) => template(given, "for"),
+        Action::Delay(Delay::Until(given)) => template(given, "until"),
+        _ => {}
     }
     match &step.action {
         Action::Sql(template) => found(check::check_sql(template, names), "sql", template.text()),
-        Action::Call { args, .. } => found(check::check_json(args, names), "args", args.text()),
-        Action::Publish { topic, payload } => {
-            found(check::check_template(topic, names), "topic", topic.text());
+        Action::Call { args, .. } | Action::Run { args, .. } => {
+            found(check::check_json(args, names), "args", args.text());
+        }
+        Action::Publish { payload, .. } | Action::Notify { payload, .. } => {
             found(check::check_json(payload, names), "payload", payload.text());
         }
-        Action::Notify { channel, payload } => {
-            found(check::check_template(channel, names), "channel", channel.text());
-            found(check::check_json(payload, names), "payload", payload.text());
-        }
+        Action::StoreState { state, .. } => found(check::check_json(state, names), "state", state.text()),
+        Action::Set(variables) => variables.iter().for_each(|(name, value)| {
+            found(check::check_json(value, names), &format!("variables.{name}"), value.text());
+        }),
+        Action::Repeat(Repeat::Count(count)) => found(check::check_expr(count, names), "count", count.text()),
+        Action::Repeat(Repeat::Each(items)) => found(check::check_expr(items, names), "in", items.text()),
+        _ => {}
     }
 }
 
@@ -208,23 +251,23 @@ fn statements(document: &Document, program: &Program, owner: pg_sys::Oid) -> Vec
     let mut findings = Vec::new();
     let name = document.name.as_str();
     for step in &program.steps {
-        let i = place_of(document, step);
+        let path = &step.path;
         let place = |field: &str| format!("{field} of step \"{}\" of automation \"{name}\"", step.id);
         let finding = match &step.action {
             Action::Sql(template) => prepare(owner, template.sql(), template.params().len()).err().map(|error| {
                 let at = error.position.map(|position| template.map_position(position));
-                (format!("steps[{i}].sql"), EngineError::statement(&place("sql"), template.text(), &error, at))
+                (format!("{path}.sql"), EngineError::statement(&place("sql"), template.text(), &error, at))
             }),
             Action::Call { function, .. } => {
                 let prepared = identity::as_role(owner, || call_statement(function))
                     .and_then(|statement| prepare(owner, &statement, 1));
                 prepared.err().map(|error| {
-                    let path = format!("steps[{i}].function");
+                    let path = format!("{path}.function");
                     (path, EngineError::statement(&place("function"), function, &error, None))
                 })
             }
             Action::Publish { topic, .. } if topic.is_constant() => {
-                topics::check_published(topic.text()).err().map(|error| (format!("steps[{i}].topic"), error))
+                topics::check_published(topic.text()).err().map(|error| (format!("{path}.topic"), error))
             }
             _ => None,
         };

@@ -137,6 +137,12 @@ impl EngineError {
         &self.message
     }
 
+    /// The same as a step's error.
+    pub fn to_pg(&self) -> PgError {
+        let (sqlstate, message, hint, _) = self.parts();
+        PgError { detail: self.detail.clone(), hint: hint.map(str::to_owned), ..PgError::new(&sqlstate, message) }
+    }
+
     /// Everything of it as one row of `validate()`: SQLSTATE, message, hint, and the 1-based line and column.
     pub fn parts(&self) -> (String, &str, Option<&str>, Option<(usize, usize)>) {
         let place = self.caret.as_ref().map(|caret| {

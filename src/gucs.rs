@@ -17,6 +17,8 @@ static EVENT_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60);
 static HISTORY_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(30 * 24 * 60);
 static EXECUTOR_IDLE_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(60_000);
 static ACTOR: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
+static CLOCK: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
+static SIGNAL_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60);
 #[cfg(feature = "failpoints")]
 static FAILPOINT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 
@@ -138,6 +140,24 @@ pub fn init() {
         GucFlags::UNIT_MS,
     );
     GucRegistry::define_string_guc(
+        c"automation_engine.clock",
+        c"The time that set_clock() has set in this session.",
+        c"Microseconds since 2000-01-01 UTC. Only drain() and its like in this session go by it, never the workers.",
+        &CLOCK,
+        GucContext::Userset,
+        GucFlags::NO_SHOW_ALL,
+    );
+    GucRegistry::define_int_guc(
+        c"automation_engine.signal_retention",
+        c"How long a signal that no run takes is kept.",
+        c"0 keeps them for ever.",
+        &SIGNAL_RETENTION,
+        0,
+        i32::MAX / 60,
+        GucContext::Sighup,
+        GucFlags::UNIT_MIN,
+    );
+    GucRegistry::define_string_guc(
         c"automation_engine.actor",
         c"On whose behalf this session writes.",
         c"Recorded with each change; an application sets it to its own user.",
@@ -198,6 +218,17 @@ fn retention_days(minutes: i32) -> Option<i64> {
 pub fn executor_idle_timeout() -> std::time::Duration {
     std::time::Duration::from_millis(EXECUTOR_IDLE_TIMEOUT.get() as u64)
 }
+/// The time that set_clock() has set, in Postgres' microseconds.
+pub fn clock() -> Option<i64> {
+    CLOCK.get().and_then(|text| text.to_str().ok()?.parse().ok())
+}
+
+/// How many microseconds a signal is kept, None for ever.
+pub fn signal_retention() -> Option<i64> {
+    let minutes = i64::from(SIGNAL_RETENTION.get());
+    (minutes > 0).then_some(minutes * 60_000_000)
+}
+
 pub fn actor() -> Option<String> {
     ACTOR.get().and_then(|text| text.into_string().ok()).filter(|text| !text.is_empty())
 }

@@ -6,7 +6,7 @@ use crate::pg::clock;
 use crate::pg::engine_sql::{execute, query_one};
 use crate::pg::identity::as_engine;
 use crate::pg::subtransaction::in_subtransaction;
-use crate::store::{kinds, owners, partitions, router, stats};
+use crate::store::{kinds, owners, partitions, router, signals, stats};
 
 /// How often, in microseconds, the house is kept while there is work at all.
 pub const INTERVAL: i64 = 60 * 1_000_000;
@@ -27,6 +27,11 @@ pub fn keep_house() {
     });
     chore("definitions", || as_engine(|| execute(FOLD_CHANGES, &[])));
     chore("dedup keys", || as_engine(|| execute(PRUNE_DEDUP, &[])));
+    chore("signals", || {
+        if let Some(keep) = gucs::signal_retention() {
+            signals::prune(clock::now() - keep);
+        }
+    });
     chore("owners", owners::retire_dropped);
     chore("kinds", kinds::forget_dropped);
 }

@@ -1,6 +1,7 @@
 //! Stage 1: events in, dispatches out. Reads a bounded batch of the log, asks every trigger on each event's topic, and
 //! moves the cursor, in the caller's transaction. Runs no user SQL and evaluates only filters over the event itself.
 mod definitions;
+mod wakes;
 
 use std::collections::HashMap;
 
@@ -15,7 +16,7 @@ use crate::pg::identity::{self, as_engine};
 use crate::scope::EventScope;
 use crate::store::dispatches::{self, NewDispatch, Reason};
 use crate::store::events::{Event, Op};
-use crate::store::history::{self, EndedRun, Ending};
+use crate::store::history::{EndedRun, Ending};
 use crate::store::log::{self, Entry};
 use crate::store::router::{self as cursor_store, Cursor, Moment};
 use crate::store::stats::{self, Counts};
@@ -40,7 +41,7 @@ pub fn anything_new() -> bool {
     })
 }
 
-/// Routes up to `limit` committed events.
+/// Routes up to `limit` committed events, and up to as many timers that are due.
 pub fn route(limit: i64) -> Routed {
     as_engine(|| {
         let Some(cursor) = cursor_store::take() else { return Routed::Busy };
@@ -48,7 +49,9 @@ pub fn route(limit: i64) -> Routed {
         let Some(to) = cursor.to.clone().or_else(cursor_store::present) else { return Routed::Busy };
         let Batch { events, position, done } = next_events(&cursor, &to, limit);
         failpoint("route_read");
-        let (dispatches, owners) = route_events(&events);
+        let timers = wakes::due_timers(limit);
+        let many = timers.len() as i64 == limit;
+        let (dispatches, owners) = route_events(&events, timers);
         failpoint("route_written");
         if done {
             cursor_store::finish_batch(&cursor, &to);
@@ -56,7 +59,7 @@ pub fn route(limit: i64) -> Routed {
             cursor_store::advance(&to, position);
         }
         failpoint("route_advanced");
-        Routed::Events { events: events.len(), dispatches, more: !done, owners }
+        Routed::Events { events: events.len(), dispatches, more: !done || many, owners }
     })
 }
 
@@ -129,34 +132,49 @@ pub fn route_own(above: i64) -> (usize, i64) {
         let above = ahead.iter().filter(|(own, _)| *own == xid).map(|(_, id)| *id).fold(above, i64::max);
         let events = cursor_store::events_of(&[xid], above, i64::MAX, gucs::route_batch_size());
         let Some(last) = events.last().map(|event| event.id) else { return (0, above) };
-        route_events(&events);
+        route_events(&events, Vec::new());
         cursor_store::note_ahead(xid, last);
         (events.len(), last)
     })
 }
 
-/// Matches events against all active triggers and writes what follows.
-fn route_events(events: &[Event]) -> (usize, Vec<pg_sys::Oid>) {
-    if events.is_empty() {
+/// Turns timers that are due into work, without routing events. 0 while somebody else is routing.
+pub fn run_timers(limit: i64) -> usize {
+    as_engine(|| {
+        if cursor_store::take().is_none() {
+            return 0;
+        }
+        route_events(&[], wakes::due_timers(limit)).0
+    })
+}
+
+/// Matches events against all active triggers and all waits, and writes what follows.
+fn route_events(events: &[Event], timers: Vec<NewDispatch>) -> (usize, Vec<pg_sys::Oid>) {
+    if events.is_empty() && timers.is_empty() {
         return (0, Vec::new());
     }
     let now = clock::now();
     let mut plan = Plan {
         now,
-        dispatches: Vec::new(),
+        dispatches: timers,
         ended: Vec::new(),
         counts: HashMap::new(),
         readers: HashMap::new(),
         started: Vec::new(),
     };
-    definitions::with_current(|definitions| {
-        for event in events {
-            match event.op {
-                Op::Started => plan.start(definitions, event),
-                _ => plan.match_event(definitions, event),
+    if !events.is_empty() {
+        // Waits come first: a run that is woken by an event and one that is started by it go in this order.
+        plan.dispatches.extend(wakes::of_events(events, now));
+        definitions::with_current(|definitions| {
+            for event in events {
+                match event.op {
+                    Op::Started => plan.start(definitions, event),
+                    Op::Signalled | Op::Ended | Op::Moved => {}
+                    _ => plan.match_event(definitions, event),
+                }
             }
-        }
-    });
+        });
+    }
     plan.write()
 }
 
@@ -179,7 +197,7 @@ impl Plan {
         let mut refused = Vec::new();
         definitions.for_each_match(&topic, |active, trigger_no| {
             let Some(trigger) = active.program.triggers.get(trigger_no) else { return };
-            if !tenant_matches(active, event) || !columns_match(trigger, event) {
+            if !tenant_matches(active.program.tenant.as_deref(), event) || !columns_match(trigger, event) {
                 return;
             }
             let counts = self.counts.entry((active.automation_id, trigger_no as i16)).or_default();
@@ -236,14 +254,15 @@ impl Plan {
             owner: active.owner,
             id: next_id("dispatch_id_seq"),
             run_id: run_id.unwrap_or_else(|| next_id("run_id_seq")),
-            event_id: event.id,
-            event_at: event.occurred_at,
+            event: Some((event.id, event.occurred_at)),
             created_at: self.now,
             ordering_key: ordering_key(active, event),
             automation_id: active.automation_id,
             version_id: active.version_id,
             trigger_no,
             reason,
+            wait_no: None,
+            cause: None,
         }
     }
 
@@ -255,7 +274,12 @@ impl Plan {
         let automation_id = automation_id as i32;
         match definitions.by_id(automation_id) {
             Some(active) if event.depth <= gucs::max_chain_depth() => {
-                let dispatch = self.dispatch(active, event, -1, Reason::Manual, Some(run_id));
+                let mut dispatch = self.dispatch(active, event, -1, Reason::Manual, Some(run_id));
+                // A run that is tried again keeps its version and its trigger.
+                if let (true, Some(version)) = (field("retry_of").is_some(), field("version_id")) {
+                    dispatch.version_id = version as i32;
+                    dispatch.trigger_no = field("trigger_no").map_or(-1, |number| number as i16);
+                }
                 self.dispatches.push(dispatch);
                 self.started.push(run_id);
             }
@@ -263,7 +287,8 @@ impl Plan {
                 let owner = other.map_or(event.role, |active| active.owner);
                 let reason = if other.is_some() { "chain_too_deep" } else { "automation_not_active" };
                 let version = field("version_id").unwrap_or_default() as i32;
-                self.ended.push(self.not_started(event, run_id, automation_id, version, owner, reason));
+                let ended = self.not_started(event, run_id, automation_id, version, owner, reason);
+                self.ended.push(EndedRun { parent: field("parent"), ..ended });
             }
         }
     }
@@ -294,22 +319,27 @@ impl Plan {
             entity_id: event.entity_id.clone(),
             key: None,
             tenant: event.tenant.clone(),
-            reason: Some(reason),
+            reason: Some(reason.to_owned()),
             error: None,
             steps: None,
+            parent: None,
+            output: None,
+            state: None,
+            live: None,
+            abandoned: Vec::new(),
         }
     }
 
     fn write(mut self) -> (usize, Vec<pg_sys::Oid>) {
         let cancelled = store::router::take_cancelled(&self.started);
         for run_id in cancelled {
-            if let Some(place) = self.dispatches.iter().position(|dispatch| dispatch.run_id == run_id) {
+            if let Some(place) = self.dispatches.iter().position(|d| d.run_id == run_id && d.reason.starts()) {
                 let dispatch = self.dispatches.remove(place);
-                let event = store::events::one(dispatch.event_id);
+                let event = dispatch.event.and_then(|(id, _)| store::events::one(id));
                 if let Some(event) = event {
                     let (automation, version) = (dispatch.automation_id, dispatch.version_id);
                     let ended = self.not_started(&event, run_id, automation, version, dispatch.owner, "cancelled");
-                    self.ended.push(ended);
+                    self.ended.push(EndedRun { parent: parent_of(&event), ..ended });
                 }
             }
         }
@@ -317,7 +347,7 @@ impl Plan {
             dispatches::insert(&self.dispatches);
         }
         if !self.ended.is_empty() {
-            history::insert(self.now, &self.ended);
+            crate::executor::end(&self.ended);
         }
         if !self.counts.is_empty() {
             stats::add(self.counts.iter(), self.now);
@@ -329,9 +359,15 @@ impl Plan {
     }
 }
 
+/// The run that ordered this one and waits for it.
+pub fn parent_of(event: &Event) -> Option<i64> {
+    let order: serde_json::Value = serde_json::from_str(event.next.as_deref()?).ok()?;
+    order["parent"].as_i64()
+}
+
 /// An automation sees its own tenant's events; one without a tenant sees all but those of reserved tenants.
-fn tenant_matches(active: &Active, event: &Event) -> bool {
-    match (&active.program.tenant, &event.tenant) {
+pub fn tenant_matches(wanted: Option<&str>, event: &Event) -> bool {
+    match (wanted, &event.tenant) {
         (Some(wanted), Some(tenant)) => wanted == tenant,
         (Some(_), None) => false,
         (None, tenant) => !tenant.as_ref().is_some_and(|tenant| tenant.starts_with('_')),

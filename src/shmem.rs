@@ -52,6 +52,12 @@ pub struct DatabaseSlot {
     pub careful_below: AtomicI64,
     /// An executor ended in the middle of its work.
     pub executor_died: AtomicBool,
+    /// The earliest deadline set since the conductor last looked, 0 = none.
+    pub timer_hint: AtomicI64,
+    /// When the conductor is going to look at the timers, 0 = it does not know.
+    pub next_timer: AtomicI64,
+    /// Waits that only the sweep found fulfilled; stays 0 unless a wake-up was lost.
+    pub rescued: AtomicI64,
 }
 
 /// States of a database slot.
@@ -273,6 +279,16 @@ impl DatabaseSlot {
         }
     }
 
+    /// Something is due at this time.
+    pub fn announce_timer(&self, due_at: i64) {
+        let earlier = |known: i64| (known == 0 || due_at < known).then_some(due_at);
+        let _ = self.timer_hint.fetch_update(Ordering::AcqRel, Ordering::Acquire, earlier);
+        let planned = self.next_timer.load(Ordering::Acquire);
+        if planned == 0 || due_at < planned {
+            self.wake_conductor();
+        }
+    }
+
     pub fn is_quiesced(&self) -> bool {
         self.quiesced_by.load(Ordering::Acquire) != 0
     }
@@ -284,6 +300,9 @@ impl DatabaseSlot {
         self.out_of_workers.store(false, Ordering::Release);
         self.failures.store(0, Ordering::Release);
         self.careful_below.store(0, Ordering::Release);
+        self.timer_hint.store(0, Ordering::Release);
+        self.next_timer.store(0, Ordering::Release);
+        self.rescued.store(0, Ordering::Release);
         for counter in [&self.routed_events, &self.routed_dispatches, &self.turns, &self.errors] {
             counter.store(0, Ordering::Release);
         }

@@ -47,9 +47,9 @@ CREATE TABLE automation_internal.event (
     prev         json,
     next         json,
     payload      json,
-    CONSTRAINT event_op_check CHECK (op IN ('c', 'u', 'd', 't', 'e', 's'))
+    CONSTRAINT event_op_check CHECK (op IN ('c', 'u', 'd', 't', 'e', 's', 'g', 'r', 'm'))
 ) PARTITION BY RANGE (occurred_at);
-COMMENT ON TABLE automation_internal.event IS 'Append-only log of everything that happened: op c(reate), u(pdate), d(elete), t(runcate), e(vent), s(tart). For an update, prev holds only the fields that changed.';
+COMMENT ON TABLE automation_internal.event IS 'Append-only log of everything that happened: op c(reate), u(pdate), d(elete), t(runcate), e(vent), s(tart), g (signal), r(un ended), m(ove a run). For an update, prev holds only the fields that changed.';
 -- serves the router (a range of ids) and the executors (one event by id)
 CREATE INDEX event_id_idx ON automation_internal.event (id);
 -- serves the router: events of transactions that were still open at the previous snapshot
@@ -106,6 +106,7 @@ CREATE TABLE automation_internal.automation (
     updated_at       timestamptz NOT NULL,
     activated_at     timestamptz,
     paused_at        timestamptz,
+    finish_runs      boolean     NOT NULL DEFAULT false,
     CONSTRAINT automation_status_check CHECK (status IN ('draft', 'active', 'paused', 'dropped'))
 );
 -- a dropped automation keeps its row, so that its history keeps its name; the name itself is free again
@@ -147,8 +148,8 @@ CREATE TABLE automation_internal.dispatch (
     owner          oid         NOT NULL,
     id             bigint      NOT NULL,
     run_id         bigint      NOT NULL,
-    event_id       bigint      NOT NULL,
-    event_at       timestamptz NOT NULL,
+    event_id       bigint,
+    event_at       timestamptz,
     created_at     timestamptz NOT NULL,
     ordering_key   bigint,
     automation_id  integer     NOT NULL,
@@ -156,13 +157,17 @@ CREATE TABLE automation_internal.dispatch (
     trigger_no     smallint    NOT NULL,
     attempt        smallint    NOT NULL DEFAULT 0,
     reason         "char"      NOT NULL,
+    wait_no        integer,
+    cause_id       bigint,
+    cause_at       timestamptz,
     -- claims: one owner's rows in id order; the same index answers the look-up by id
     CONSTRAINT dispatch_pkey PRIMARY KEY (owner, id),
-    -- the second wall against a double start
+    -- the second wall against a double start; a wake has no event of its own (its cause may wake many)
     CONSTRAINT dispatch_event_id_automation_id_trigger_no_key UNIQUE (event_id, automation_id, trigger_no),
-    CONSTRAINT dispatch_reason_check CHECK (reason IN ('t', 'm'))
+    CONSTRAINT dispatch_reason_check CHECK (reason IN ('t', 'm', 'w', 'd', 'e', 'g', 'r', 'k', 'z', 'x', 'a')),
+    CONSTRAINT dispatch_event_id_check CHECK ((event_id IS NOT NULL) = (reason IN ('t', 'm')))
 );
-COMMENT ON TABLE automation_internal.dispatch IS 'The queue of stage 2. Only the router inserts, so the order of ids is the order of routing; reason t(rigger) or m(anual).';
+COMMENT ON TABLE automation_internal.dispatch IS 'The queue of stage 2. Only the router inserts, so the order of ids is the order of routing. Starts a run: t(rigger), m(anual). Wakes the wait wait_no of a run: w (something changed), d(ue), e(vent), g (signal), r(un ended), k (skip), z (go on after a freeze), x (the run took too long), a(rmed: look once more).';
 CREATE SEQUENCE automation_internal.dispatch_id_seq CACHE 1;
 
 -- Column order and types are known to src/store/history.rs, which forms the tuples itself: change both together.
@@ -186,11 +191,94 @@ CREATE TABLE automation_internal.run_history (
     ended_reason   text,
     error          json,
     steps          json,
+    parent         bigint,
+    output         json,
+    state          json,
     CONSTRAINT run_history_status_check CHECK (status IN ('completed', 'failed', 'cancelled', 'skipped', 'hot'))
 ) PARTITION BY RANGE (ended_at);
-COMMENT ON TABLE automation_internal.run_history IS 'Runs that ended, with their steps. Insert-only; retention drops partitions.';
+COMMENT ON TABLE automation_internal.run_history IS 'Runs that ended, with their steps. output: the variables of a run that has any; state: where a failed run stood, for retry_run(). Insert-only; retention drops partitions.';
 CREATE INDEX run_history_id_idx ON automation_internal.run_history (id);
 CREATE TABLE automation_internal.run_history_default PARTITION OF automation_internal.run_history DEFAULT;
+
+-- Runs that have suspended; one that ends in the walk that began it never gets here. Whoever moves a run locks its row;
+-- a wake names the number of the wait it means, and comes too late if the run does not wait for that any more. The event
+-- is kept with the run, because the log forgets sooner than a run may wait. Column order is known to src/store/live.rs.
+CREATE TABLE automation_internal.run (
+    id             bigint      NOT NULL CONSTRAINT run_pkey PRIMARY KEY,
+    event_id       bigint      NOT NULL,
+    event_at       timestamptz NOT NULL,
+    started_at     timestamptz NOT NULL,
+    parent         bigint,
+    owner          oid         NOT NULL,
+    automation_id  integer     NOT NULL,
+    version_id     integer     NOT NULL,
+    epoch          integer     NOT NULL,
+    trigger_no     smallint    NOT NULL,
+    depth          smallint    NOT NULL,
+    status         text        NOT NULL,
+    kind           text,
+    entity_id      text,
+    key            text,
+    tenant         text,
+    event          json        NOT NULL,
+    state          json        NOT NULL,
+    waits          json        NOT NULL,
+    steps          json        NOT NULL,
+    CONSTRAINT run_status_check CHECK (status IN ('waiting', 'frozen'))
+) WITH (fillfactor = 70);
+COMMENT ON TABLE automation_internal.run IS 'Live runs that wait. waits: what for, for people and for the wake; state: where the machine stands.';
+-- serves pause, drop and cancel
+CREATE INDEX run_automation_id_idx ON automation_internal.run (automation_id);
+
+-- What can wake a run. source: s(tate of kind:entity_id), t(opic, exact, in kind), p(attern, in kind), g (signal named
+-- kind with key entity_id), r(un with number entity_id). entity_id NULL means any. Ids stand apart from kinds, so that no
+-- text can be taken for a wildcard or for another kind. Column order is known to src/store/wakes.rs.
+CREATE TABLE automation_internal.wake_index (
+    run_id         bigint      NOT NULL,
+    wait_no        integer     NOT NULL,
+    owner          oid         NOT NULL,
+    automation_id  integer     NOT NULL,
+    version_id     integer     NOT NULL,
+    source         "char"      NOT NULL,
+    kind           text        NOT NULL,
+    entity_id      text,
+    CONSTRAINT wake_index_source_check CHECK (source IN ('s', 't', 'p', 'g', 'r'))
+);
+COMMENT ON TABLE automation_internal.wake_index IS 'Which changes, events, signals and ends of runs may end a wait.';
+-- serves the router
+CREATE INDEX wake_index_source_kind_entity_id_idx ON automation_internal.wake_index (source, kind, entity_id);
+-- serves whoever ends a wait
+CREATE INDEX wake_index_run_id_wait_no_idx ON automation_internal.wake_index (run_id, wait_no);
+
+-- One row per deadline. reason: d(ue: a delay, a try, a timeout), l(ook again: time alone may make a condition true),
+-- a(rm: evaluate once more, after the commit that armed the wait), x (the run took too long; wait_no is 0).
+-- Column order is known to src/store/timers.rs.
+CREATE TABLE automation_internal.timer (
+    due_at         timestamptz NOT NULL,
+    run_id         bigint      NOT NULL,
+    wait_no        integer     NOT NULL,
+    owner          oid         NOT NULL,
+    automation_id  integer     NOT NULL,
+    version_id     integer     NOT NULL,
+    reason         "char"      NOT NULL,
+    CONSTRAINT timer_reason_check CHECK (reason IN ('d', 'l', 'a', 'x'))
+);
+COMMENT ON TABLE automation_internal.timer IS 'When something is to happen by itself.';
+-- serves the conductor
+CREATE INDEX timer_due_at_idx ON automation_internal.timer (due_at);
+-- serves whoever ends a wait
+CREATE INDEX timer_run_id_wait_no_idx ON automation_internal.timer (run_id, wait_no);
+
+CREATE TABLE automation_internal.signal (
+    id          bigint      GENERATED ALWAYS AS IDENTITY CONSTRAINT signal_pkey PRIMARY KEY,
+    name        text        NOT NULL,
+    key         text,
+    payload     json        NOT NULL,
+    sender      oid         NOT NULL,
+    created_at  timestamptz NOT NULL
+);
+COMMENT ON TABLE automation_internal.signal IS 'Signals that no run has taken yet.';
+CREATE INDEX signal_name_id_idx ON automation_internal.signal (name, id);
 
 CREATE TABLE automation_internal.dead_letter (
     id             bigint      GENERATED ALWAYS AS IDENTITY CONSTRAINT dead_letter_pkey PRIMARY KEY,

@@ -45,7 +45,7 @@ SELECT r.id,
        r.status,
        r.key,
        r.kind || ':' || r.entity_id AS entity,
-       NULL::text AS waiting_for,
+       r.waiting_for,
        r.started_at,
        r.took,
        r.steps,
@@ -55,7 +55,7 @@ SELECT r.id,
        CASE WHEN r.trigger_no < 0 THEN 'manual'
             ELSE v.document -> 'triggers' -> r.trigger_no::integer ->> 'id' END AS trigger,
        r.event_id,
-       NULL::bigint AS parent,
+       r.parent,
        r.ended_at,
        r.ended_reason,
        r.attempt,
@@ -67,18 +67,28 @@ SELECT r.id,
   FROM (SELECT h.id, h.automation_id, h.version_id, h.trigger_no, h.event_id, h.status, h.key, h.kind, h.entity_id,
                h.started_at, h.ended_at, h.ended_at - h.started_at AS took,
                pg_catalog.json_array_length(COALESCE(h.steps, '[]')) AS steps, h.error, h.tenant, h.ended_reason,
-               h.attempt, h.owner
+               h.attempt, h.owner, h.parent, NULL::text AS waiting_for
           FROM automation_internal.run_history AS h
         UNION ALL
+        SELECT l.id, l.automation_id, l.version_id, l.trigger_no, l.event_id, 'waiting', l.key, l.kind, l.entity_id,
+               l.started_at, NULL, pg_catalog.clock_timestamp() - l.started_at,
+               pg_catalog.json_array_length(l.steps), NULL, l.tenant, NULL, 0, l.owner, l.parent,
+               CASE l.status WHEN 'frozen' THEN 'the automation to be active again'
+                    ELSE (SELECT pg_catalog.string_agg(w.value ->> 'for', '; ' ORDER BY w.ordinality)
+                            FROM pg_catalog.json_array_elements(l.waits) WITH ORDINALITY AS w) END
+          FROM automation_internal.run AS l
+        UNION ALL
         SELECT d.run_id, d.automation_id, d.version_id, d.trigger_no, d.event_id, 'pending', NULL, e.kind, e.entity_id,
-               NULL, NULL, NULL, 0, NULL, e.tenant, NULL, d.attempt, d.owner
+               NULL, NULL, NULL, 0, NULL, e.tenant, NULL, d.attempt, d.owner,
+               CASE WHEN e.op = 's' THEN (e.next ->> 'parent')::bigint END, NULL
           FROM automation_internal.dispatch AS d
-          LEFT JOIN automation_internal.event AS e ON e.id = d.event_id AND e.occurred_at = d.event_at) AS r
+          LEFT JOIN automation_internal.event AS e ON e.id = d.event_id AND e.occurred_at = d.event_at
+         WHERE d.reason IN ('t', 'm')) AS r
   JOIN automation_internal.automation AS a ON a.id = r.automation_id
   JOIN automation_internal.automation_version AS v ON v.id = r.version_id
  WHERE pg_catalog.pg_has_role(r.owner, 'USAGE')
  ORDER BY r.id DESC;
-COMMENT ON VIEW automation.runs IS 'Every run you may see, newest first: those waiting for an executor and those that ended.';
+COMMENT ON VIEW automation.runs IS 'Every run you may see, newest first: those that are queued, those that wait and those that ended.';
 COMMENT ON COLUMN automation.runs.id IS 'Number of the run, for timeline(id) and cancel_run(id).';
 COMMENT ON COLUMN automation.runs.automation IS 'Which automation.';
 COMMENT ON COLUMN automation.runs.version IS 'The version of the definition this run uses.';
@@ -104,25 +114,43 @@ COMMENT ON COLUMN automation.runs.hint IS 'HINT of that error.';
 COMMENT ON COLUMN automation.runs.context IS 'CONTEXT of that error.';
 
 CREATE VIEW automation.run_steps WITH (security_barrier) AS
-SELECT h.id AS run_id,
+SELECT r.run_id,
        s.ordinality::integer AS seq,
        s.value ->> 'id' AS step,
        s.value ->> 'kind' AS kind,
        s.value ->> 'status' AS status,
        COALESCE((s.value ->> 'attempt')::integer, 1) AS attempt,
-       h.started_at + ((s.value ->> 'at_us')::bigint * interval '1 microsecond') AS started_at,
+       r.started_at + ((s.value ->> 'at_us')::bigint * interval '1 microsecond') AS started_at,
        (s.value ->> 'took_us')::bigint * interval '1 microsecond' AS took,
        (s.value -> 'result')::jsonb AS result,
        s.value -> 'error' ->> 'message' AS error
-  FROM automation_internal.run_history AS h
- CROSS JOIN LATERAL pg_catalog.json_array_elements(h.steps) WITH ORDINALITY AS s
- WHERE pg_catalog.pg_has_role(h.owner, 'USAGE')
- ORDER BY h.id DESC, s.ordinality;
+  FROM (SELECT h.id AS run_id, h.owner, h.started_at, h.steps
+          FROM automation_internal.run_history AS h
+        UNION ALL
+        SELECT l.id, l.owner, l.started_at, l.steps
+          FROM automation_internal.run AS l) AS r
+ CROSS JOIN LATERAL pg_catalog.json_array_elements(r.steps) WITH ORDINALITY AS s
+ WHERE pg_catalog.pg_has_role(r.owner, 'USAGE')
+ UNION ALL
+SELECT l.id,
+       (pg_catalog.json_array_length(l.steps) + w.ordinality)::integer,
+       w.value ->> 'step',
+       w.value ->> 'kind',
+       'waiting',
+       1,
+       timestamptz '2000-01-01 00:00:00+00' + (w.value ->> 'since')::bigint * interval '1 microsecond',
+       NULL,
+       NULL,
+       NULL
+  FROM automation_internal.run AS l
+ CROSS JOIN LATERAL pg_catalog.json_array_elements(l.waits) WITH ORDINALITY AS w
+ WHERE pg_catalog.pg_has_role(l.owner, 'USAGE')
+ ORDER BY run_id DESC, seq;
 COMMENT ON VIEW automation.run_steps IS 'The steps of each run in the order in which they were taken.';
 COMMENT ON COLUMN automation.run_steps.run_id IS 'The run.';
 COMMENT ON COLUMN automation.run_steps.seq IS 'Counts the steps taken, from 1.';
 COMMENT ON COLUMN automation.run_steps.step IS 'Id of the step in the definition.';
-COMMENT ON COLUMN automation.run_steps.kind IS 'What kind of step: sql, call, publish, notify.';
+COMMENT ON COLUMN automation.run_steps.kind IS 'What kind of step: sql, delay, branch ...';
 COMMENT ON COLUMN automation.run_steps.status IS 'pending, executing, waiting, completed, failed or skipped.';
 COMMENT ON COLUMN automation.run_steps.attempt IS 'Which try this was.';
 COMMENT ON COLUMN automation.run_steps.started_at IS 'When it began.';
@@ -137,10 +165,11 @@ SELECT e.id,
        e.kind,
        e.entity_id,
        CASE e.op WHEN 'c' THEN 'created' WHEN 'u' THEN 'updated' WHEN 'd' THEN 'deleted' WHEN 't' THEN 'truncated'
-                 WHEN 's' THEN 'started' ELSE 'emitted' END AS op,
+                 WHEN 's' THEN 'started' WHEN 'g' THEN 'signalled' WHEN 'r' THEN 'ended' WHEN 'm' THEN 'moved'
+                 ELSE 'emitted' END AS op,
        e.changed,
        CASE WHEN e.op = 'u' THEN e.next::jsonb || COALESCE(e.prev::jsonb, '{}') ELSE e.prev::jsonb END AS prev,
-       CASE WHEN e.op <> 's' THEN e.next::jsonb END AS next,
+       CASE WHEN e.op NOT IN ('s', 'm') THEN e.next::jsonb END AS next,
        e.payload::jsonb AS payload,
        e.actor,
        pg_catalog.pg_get_userbyid(e.role) AS role,
@@ -161,7 +190,7 @@ COMMENT ON COLUMN automation.events.id IS 'Number of the event; rises in the ord
 COMMENT ON COLUMN automation.events.topic IS 'kind.created, kind.updated, kind.deleted, kind.truncated, or the topic it was published with.';
 COMMENT ON COLUMN automation.events.kind IS 'Kind of the entity that changed.';
 COMMENT ON COLUMN automation.events.entity_id IS 'Its key as text; a composite key as a JSON list.';
-COMMENT ON COLUMN automation.events.op IS 'created, updated, deleted, truncated, emitted or started.';
+COMMENT ON COLUMN automation.events.op IS 'created, updated, deleted, truncated, emitted, started, signalled, ended (a run) or moved (a run).';
 COMMENT ON COLUMN automation.events.changed IS 'Names of the fields that differ.';
 COMMENT ON COLUMN automation.events.prev IS 'The entity before.';
 COMMENT ON COLUMN automation.events.next IS 'The entity after.';
@@ -180,8 +209,10 @@ CREATE VIEW automation.dispatches WITH (security_barrier) AS
 SELECT d.id,
        d.run_id,
        a.name AS automation,
-       CASE d.reason WHEN 't' THEN 'trigger' WHEN 'm' THEN 'manual' END AS reason,
-       d.event_id,
+       CASE d.reason WHEN 't' THEN 'trigger' WHEN 'm' THEN 'manual' WHEN 'w' THEN 'wake' WHEN 'd' THEN 'due'
+                     WHEN 'e' THEN 'event' WHEN 'g' THEN 'signal' WHEN 'r' THEN 'run_ended' WHEN 'k' THEN 'skip'
+                     WHEN 'z' THEN 'thaw' WHEN 'x' THEN 'timeout' WHEN 'a' THEN 'arm' END AS reason,
+       COALESCE(d.event_id, d.cause_id) AS event_id,
        d.attempt,
        d.created_at,
        pg_catalog.pg_get_userbyid(d.owner) AS owner
@@ -191,13 +222,83 @@ SELECT d.id,
  ORDER BY d.id DESC;
 COMMENT ON VIEW automation.dispatches IS 'Work that is routed but not yet done.';
 COMMENT ON COLUMN automation.dispatches.id IS 'Place in the queue.';
-COMMENT ON COLUMN automation.dispatches.run_id IS 'The run it will start.';
+COMMENT ON COLUMN automation.dispatches.run_id IS 'The run it will start or move.';
 COMMENT ON COLUMN automation.dispatches.automation IS 'Of which automation.';
-COMMENT ON COLUMN automation.dispatches.reason IS 'trigger or manual.';
+COMMENT ON COLUMN automation.dispatches.reason IS 'What starts it (trigger, manual) or moves it (wake, due, event, signal, run_ended, skip, thaw, timeout, arm).';
 COMMENT ON COLUMN automation.dispatches.event_id IS 'The event behind it.';
 COMMENT ON COLUMN automation.dispatches.attempt IS 'How often a server crash interrupted it.';
 COMMENT ON COLUMN automation.dispatches.created_at IS 'When it was routed.';
 COMMENT ON COLUMN automation.dispatches.owner IS 'The role that will run it.';
+
+CREATE VIEW automation.waiting WITH (security_barrier) AS
+SELECT l.id AS run_id,
+       a.name AS automation,
+       w.value ->> 'step' AS step,
+       w.value ->> 'for' AS waiting_for,
+       timestamptz '2000-01-01 00:00:00+00' + (w.value ->> 'since')::bigint * interval '1 microsecond' AS since,
+       timestamptz '2000-01-01 00:00:00+00' + (w.value ->> 'due')::bigint * interval '1 microsecond' AS deadline,
+       (SELECT pg_catalog.array_agg(r.value ORDER BY r.ordinality)
+          FROM pg_catalog.json_array_elements_text(w.value -> 'refs') WITH ORDINALITY AS r) AS refs,
+       w.value ->> 'kind' AS kind,
+       l.key,
+       l.kind || ':' || l.entity_id AS entity,
+       l.status = 'frozen' AS frozen
+  FROM automation_internal.run AS l
+  JOIN automation_internal.automation AS a ON a.id = l.automation_id
+ CROSS JOIN LATERAL pg_catalog.json_array_elements(l.waits) WITH ORDINALITY AS w
+ WHERE pg_catalog.pg_has_role(l.owner, 'USAGE')
+ ORDER BY l.id DESC, w.ordinality;
+COMMENT ON VIEW automation.waiting IS 'What your runs wait for, newest first.';
+COMMENT ON COLUMN automation.waiting.run_id IS 'The run.';
+COMMENT ON COLUMN automation.waiting.automation IS 'Of which automation.';
+COMMENT ON COLUMN automation.waiting.step IS 'The step at which it waits.';
+COMMENT ON COLUMN automation.waiting.waiting_for IS 'What for: a condition, an event, a signal, a run, or time.';
+COMMENT ON COLUMN automation.waiting.since IS 'Since when.';
+COMMENT ON COLUMN automation.waiting.deadline IS 'When it is over in any case.';
+COMMENT ON COLUMN automation.waiting.refs IS 'The entities whose change is looked at; kind:* means any.';
+COMMENT ON COLUMN automation.waiting.kind IS 'The kind of step.';
+COMMENT ON COLUMN automation.waiting.key IS 'The run''s key.';
+COMMENT ON COLUMN automation.waiting.entity IS 'kind:id of what started the run.';
+COMMENT ON COLUMN automation.waiting.frozen IS 'The run goes on when its automation is active again.';
+
+CREATE VIEW automation.timers WITH (security_barrier) AS
+SELECT t.due_at,
+       t.due_at - pg_catalog.clock_timestamp() AS due_in,
+       a.name AS automation,
+       t.run_id,
+       CASE t.reason WHEN 'd' THEN 'due' WHEN 'l' THEN 'look again' WHEN 'a' THEN 'arm' WHEN 'x' THEN 'run timeout'
+            END AS reason
+  FROM automation_internal.timer AS t
+  JOIN automation_internal.automation AS a ON a.id = t.automation_id
+ WHERE pg_catalog.pg_has_role(t.owner, 'USAGE')
+ ORDER BY t.due_at;
+COMMENT ON VIEW automation.timers IS 'What happens by itself, soonest first.';
+COMMENT ON COLUMN automation.timers.due_at IS 'When.';
+COMMENT ON COLUMN automation.timers.due_in IS 'How soon that is.';
+COMMENT ON COLUMN automation.timers.automation IS 'Of which automation.';
+COMMENT ON COLUMN automation.timers.run_id IS 'The run it moves.';
+COMMENT ON COLUMN automation.timers.reason IS 'due (a delay, a retry or a timeout is over), look again (time may have made a condition true), arm, run timeout.';
+
+CREATE VIEW automation.dead_letters WITH (security_barrier) AS
+SELECT d.id,
+       d.at,
+       a.name AS automation,
+       d.run_id,
+       d.event_id,
+       d.reason,
+       d.error ->> 'message' AS error
+  FROM automation_internal.dead_letter AS d
+  LEFT JOIN automation_internal.automation AS a ON a.id = d.automation_id
+ WHERE pg_catalog.pg_has_role(COALESCE(d.owner, 10), 'USAGE')
+ ORDER BY d.id DESC;
+COMMENT ON VIEW automation.dead_letters IS 'Work the engine gave up on, newest first; redrive(id) tries it again.';
+COMMENT ON COLUMN automation.dead_letters.id IS 'For redrive(id).';
+COMMENT ON COLUMN automation.dead_letters.at IS 'When.';
+COMMENT ON COLUMN automation.dead_letters.automation IS 'Of which automation.';
+COMMENT ON COLUMN automation.dead_letters.run_id IS 'The run.';
+COMMENT ON COLUMN automation.dead_letters.event_id IS 'The event.';
+COMMENT ON COLUMN automation.dead_letters.reason IS 'Why.';
+COMMENT ON COLUMN automation.dead_letters.error IS 'Message of the last error.';
 
 CREATE VIEW automation.stat_automations WITH (security_barrier) AS
 SELECT a.name AS automation,

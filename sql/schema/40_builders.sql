@@ -7,7 +7,7 @@ COMMENT ON DOMAIN automation.trigger IS 'What starts a run, made by the on_... f
 
 CREATE DOMAIN automation.step AS jsonb
     CONSTRAINT step_check CHECK (pg_catalog.jsonb_typeof(VALUE) = 'object' AND VALUE ? 'do');
-COMMENT ON DOMAIN automation.step IS 'One step, made by sql(), call(), publish(), notify().';
+COMMENT ON DOMAIN automation.step IS 'One step, made by sql(), delay(), wait_until(), branch() and the others.';
 
 CREATE FUNCTION automation.on_created(kind text, filter text DEFAULT NULL, id text DEFAULT NULL)
 RETURNS automation.trigger LANGUAGE sql IMMUTABLE
@@ -57,57 +57,264 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION automation.on_call(text) IS 'Fires only when the automation is started by hand or by another automation.';
 
+CREATE FUNCTION automation_internal.duration(length interval)
+RETURNS text LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    -- months, days and clock time stay apart: a month is not thirty days
+    SELECT CASE WHEN length IS NOT NULL THEN
+        COALESCE(NULLIF(pg_catalog.concat_ws(' ',
+            CASE WHEN EXTRACT(year FROM length) * 12 + EXTRACT(month FROM length) <> 0
+                 THEN (EXTRACT(year FROM length) * 12 + EXTRACT(month FROM length))::bigint::text || ' months' END,
+            CASE WHEN EXTRACT(day FROM length) <> 0 THEN EXTRACT(day FROM length)::bigint::text || ' days' END,
+            CASE WHEN EXTRACT(hour FROM length) * 3600000 + EXTRACT(minute FROM length) * 60000
+                      + EXTRACT(milliseconds FROM length) <> 0
+                 THEN (EXTRACT(hour FROM length) * 3600000 + EXTRACT(minute FROM length) * 60000
+                       + EXTRACT(milliseconds FROM length))::bigint::text || ' milliseconds' END),
+            ''), '0 milliseconds') END;
+END;
+COMMENT ON FUNCTION automation_internal.duration(interval) IS 'An interval as documents write it, whatever intervalstyle is.';
+
 CREATE FUNCTION automation_internal.step_options(id text, condition text, continue_on_error boolean,
-                                                 allow_failure boolean, timeout interval, enabled boolean)
+                                                 allow_failure boolean, timeout interval, retry jsonb, enabled boolean)
 RETURNS jsonb LANGUAGE sql IMMUTABLE
 BEGIN ATOMIC
     SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
         'id', id, 'condition', condition, 'continue_on_error', COALESCE(continue_on_error, allow_failure),
-        'timeout', CASE WHEN timeout IS NOT NULL
-                        THEN (EXTRACT(epoch FROM timeout) * 1000)::bigint::text || ' milliseconds' END,
-        'enabled', enabled));
+        'timeout', automation_internal.duration(timeout), 'retry', retry, 'enabled', enabled));
 END;
+COMMENT ON FUNCTION automation_internal.step_options(text, text, boolean, boolean, interval, jsonb, boolean) IS 'What every step can be given.';
 
-CREATE FUNCTION automation.sql(text text, id text DEFAULT NULL, condition text DEFAULT NULL,
-                               continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL,
-                               timeout interval DEFAULT NULL, enabled boolean DEFAULT NULL)
+CREATE FUNCTION automation.sql(text text, id text DEFAULT NULL,
+    condition text DEFAULT NULL, continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL,
+    timeout interval DEFAULT NULL, retry jsonb DEFAULT NULL, enabled boolean DEFAULT NULL)
 RETURNS automation.step LANGUAGE sql IMMUTABLE
 BEGIN ATOMIC
-    SELECT pg_catalog.jsonb_build_object('do', 'sql', 'sql', text)
-        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, timeout, enabled);
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'sql', 'sql', text))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, timeout, retry, enabled);
 END;
-COMMENT ON FUNCTION automation.sql(text, text, text, boolean, boolean, interval, boolean) IS 'A step that runs SQL as the automation''s owner; {{ expression }} becomes a bound parameter.';
+COMMENT ON FUNCTION automation.sql(text, text, text, boolean, boolean, interval, jsonb, boolean) IS 'A step that runs SQL as the automation''s owner; {{ expression }} becomes a bound parameter.';
 
 CREATE FUNCTION automation.call(function text, args text DEFAULT NULL, id text DEFAULT NULL,
-                                condition text DEFAULT NULL, continue_on_error boolean DEFAULT NULL,
-                                allow_failure boolean DEFAULT NULL, timeout interval DEFAULT NULL,
-                                enabled boolean DEFAULT NULL)
+    condition text DEFAULT NULL, continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL,
+    timeout interval DEFAULT NULL, retry jsonb DEFAULT NULL, enabled boolean DEFAULT NULL)
 RETURNS automation.step LANGUAGE sql IMMUTABLE
 BEGIN ATOMIC
-    SELECT pg_catalog.jsonb_strip_nulls(
-               pg_catalog.jsonb_build_object('do', 'call', 'function', function, 'args', args))
-        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, timeout, enabled);
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'call', 'function', function, 'args', args))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, timeout, retry, enabled);
 END;
-COMMENT ON FUNCTION automation.call(text, text, text, text, boolean, boolean, interval, boolean) IS 'A step that calls a function taking and returning jsonb; args is an expression.';
+COMMENT ON FUNCTION automation.call(text, text, text, text, boolean, boolean, interval, jsonb, boolean) IS 'A step that calls a function taking and returning jsonb; args is an expression.';
 
 CREATE FUNCTION automation.publish(topic text, payload text DEFAULT NULL, id text DEFAULT NULL,
-                                   condition text DEFAULT NULL, continue_on_error boolean DEFAULT NULL,
-                                   allow_failure boolean DEFAULT NULL, enabled boolean DEFAULT NULL)
+    condition text DEFAULT NULL, continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL,
+    timeout interval DEFAULT NULL, retry jsonb DEFAULT NULL, enabled boolean DEFAULT NULL)
 RETURNS automation.step LANGUAGE sql IMMUTABLE
 BEGIN ATOMIC
-    SELECT pg_catalog.jsonb_strip_nulls(
-               pg_catalog.jsonb_build_object('do', 'publish', 'topic', topic, 'payload', payload))
-        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, NULL, enabled);
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'publish', 'topic', topic, 'payload', payload))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, timeout, retry, enabled);
 END;
-COMMENT ON FUNCTION automation.publish(text, text, text, text, boolean, boolean, boolean) IS 'A step that publishes an event; payload is an expression.';
+COMMENT ON FUNCTION automation.publish(text, text, text, text, boolean, boolean, interval, jsonb, boolean) IS 'A step that publishes an event; payload is an expression.';
 
 CREATE FUNCTION automation.notify(channel text, payload text DEFAULT NULL, id text DEFAULT NULL,
-                                  condition text DEFAULT NULL, continue_on_error boolean DEFAULT NULL,
-                                  allow_failure boolean DEFAULT NULL, enabled boolean DEFAULT NULL)
+    condition text DEFAULT NULL, continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL,
+    timeout interval DEFAULT NULL, retry jsonb DEFAULT NULL, enabled boolean DEFAULT NULL)
 RETURNS automation.step LANGUAGE sql IMMUTABLE
 BEGIN ATOMIC
-    SELECT pg_catalog.jsonb_strip_nulls(
-               pg_catalog.jsonb_build_object('do', 'notify', 'channel', channel, 'payload', payload))
-        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, NULL, enabled);
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'notify', 'channel', channel, 'payload', payload))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, timeout, retry, enabled);
 END;
-COMMENT ON FUNCTION automation.notify(text, text, text, text, boolean, boolean, boolean) IS 'A step that sends a NOTIFY; payload is an expression.';
+COMMENT ON FUNCTION automation.notify(text, text, text, text, boolean, boolean, interval, jsonb, boolean) IS 'A step that sends a NOTIFY; payload is an expression.';
+
+CREATE FUNCTION automation.store_state(kind text, entity text, state text, id text DEFAULT NULL,
+    condition text DEFAULT NULL, continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL,
+    timeout interval DEFAULT NULL, retry jsonb DEFAULT NULL, enabled boolean DEFAULT NULL)
+RETURNS automation.step LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'store_state', 'kind', kind, 'entity', entity, 'state', state))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, timeout, retry, enabled);
+END;
+COMMENT ON FUNCTION automation.store_state(text, text, text, text, text, boolean, boolean, interval, jsonb, boolean) IS 'A step that gives an entity without a table its state, an expression; null removes it.';
+
+CREATE FUNCTION automation.run(automation text, args text DEFAULT NULL, id text DEFAULT NULL,
+    condition text DEFAULT NULL, continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL,
+    timeout interval DEFAULT NULL, retry jsonb DEFAULT NULL, enabled boolean DEFAULT NULL)
+RETURNS automation.step LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'run', 'automation', automation, 'args', args))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, timeout, retry, enabled);
+END;
+COMMENT ON FUNCTION automation.run(text, text, text, text, boolean, boolean, interval, jsonb, boolean) IS 'A step that starts another automation and waits for its end; args is an expression.';
+
+CREATE FUNCTION automation.set(variables jsonb, id text DEFAULT NULL, condition text DEFAULT NULL,
+    continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL, enabled boolean DEFAULT NULL)
+RETURNS automation.step LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'set', 'variables', variables))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, NULL, NULL, enabled);
+END;
+COMMENT ON FUNCTION automation.set(jsonb, text, text, boolean, boolean, boolean) IS 'A step that gives variables their values; texts may hold {{ expression }}.';
+
+CREATE FUNCTION automation.delay(duration interval DEFAULT NULL, until text DEFAULT NULL, id text DEFAULT NULL,
+    condition text DEFAULT NULL, continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL,
+    enabled boolean DEFAULT NULL)
+RETURNS automation.step LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'delay',
+               'for', automation_internal.duration(duration), 'until', until))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, NULL, NULL, enabled);
+END;
+COMMENT ON FUNCTION automation.delay(interval, text, text, text, boolean, boolean, boolean) IS 'A step that waits for a time, or until a point in time, given or computed.';
+
+CREATE FUNCTION automation.wait_until(condition text, timeout interval DEFAULT NULL, continue_on_timeout boolean DEFAULT NULL, id text DEFAULT NULL, continue_on_error boolean DEFAULT NULL,
+    allow_failure boolean DEFAULT NULL, enabled boolean DEFAULT NULL)
+RETURNS automation.step LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'wait_until', 'until', condition, 'continue_on_timeout', continue_on_timeout))
+        || automation_internal.step_options(id, NULL, continue_on_error, allow_failure, timeout, NULL, enabled);
+END;
+COMMENT ON FUNCTION automation.wait_until(text, interval, boolean, text, boolean, boolean, boolean) IS 'A step that waits until a condition holds, or for so long.';
+
+CREATE FUNCTION automation.wait_for_event(pattern text, filter text DEFAULT NULL, timeout interval DEFAULT NULL, continue_on_timeout boolean DEFAULT NULL, lookback interval DEFAULT NULL, id text DEFAULT NULL, condition text DEFAULT NULL,
+    continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL, enabled boolean DEFAULT NULL)
+RETURNS automation.step LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'wait_for_event', 'topic', pattern, 'filter', filter, 'continue_on_timeout', continue_on_timeout,
+        'lookback', automation_internal.duration(lookback)))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, timeout, NULL, enabled);
+END;
+COMMENT ON FUNCTION automation.wait_for_event(text, text, interval, boolean, interval, text, text, boolean, boolean, boolean) IS 'A step that waits for an event on a topic, or for so long; with lookback, events of that long ago count as well.';
+
+CREATE FUNCTION automation.wait_signal(name text, timeout interval DEFAULT NULL, continue_on_timeout boolean DEFAULT NULL, key text DEFAULT NULL, id text DEFAULT NULL, condition text DEFAULT NULL,
+    continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL, enabled boolean DEFAULT NULL)
+RETURNS automation.step LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'wait_signal', 'signal', name, 'key', key, 'continue_on_timeout', continue_on_timeout))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, timeout, NULL, enabled);
+END;
+COMMENT ON FUNCTION automation.wait_signal(text, interval, boolean, text, text, text, boolean, boolean, boolean) IS 'A step that waits for signal(name), or for so long; key defaults to that of the run.';
+
+CREATE FUNCTION automation.branch(condition text, yes text DEFAULT NULL, no text DEFAULT NULL, id text DEFAULT NULL, enabled boolean DEFAULT NULL)
+RETURNS automation.step LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'branch', 'if', condition, 'yes', yes, 'no', no))
+        || automation_internal.step_options(id, NULL, NULL, NULL, NULL, NULL, enabled);
+END;
+COMMENT ON FUNCTION automation.branch(text, text, text, text, boolean) IS 'A step that goes on at one of two steps; NULL is the next one.';
+
+CREATE FUNCTION automation.require(condition text, id text DEFAULT NULL, enabled boolean DEFAULT NULL)
+RETURNS automation.step LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'require', 'if', condition))
+        || automation_internal.step_options(id, NULL, NULL, NULL, NULL, NULL, enabled);
+END;
+COMMENT ON FUNCTION automation.require(text, text, boolean) IS 'A step that ends the sequence it stands in unless a condition holds.';
+
+CREATE FUNCTION automation.stop(status text DEFAULT NULL, message text DEFAULT NULL, id text DEFAULT NULL, condition text DEFAULT NULL,
+    continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL, enabled boolean DEFAULT NULL)
+RETURNS automation.step LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'stop', 'status', status, 'message', message))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, NULL, NULL, enabled);
+END;
+COMMENT ON FUNCTION automation.stop(text, text, text, text, boolean, boolean, boolean) IS 'A step that ends the run as completed, failed or cancelled.';
+
+CREATE FUNCTION automation.choose(whens jsonb, otherwise automation.step[] DEFAULT NULL, id text DEFAULT NULL, condition text DEFAULT NULL,
+    continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL, enabled boolean DEFAULT NULL)
+RETURNS automation.step LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'choose', 'whens', whens, 'otherwise', pg_catalog.to_jsonb(otherwise)))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, NULL, NULL, enabled);
+END;
+COMMENT ON FUNCTION automation.choose(jsonb, automation.step[], text, text, boolean, boolean, boolean) IS 'A step that takes the first way whose condition holds; whens is a list made of when_holds().';
+
+CREATE FUNCTION automation.choose(whens jsonb[], otherwise automation.step[] DEFAULT NULL, id text DEFAULT NULL, condition text DEFAULT NULL,
+    continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL, enabled boolean DEFAULT NULL)
+RETURNS automation.step LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'choose', 'whens', pg_catalog.to_jsonb(whens), 'otherwise', pg_catalog.to_jsonb(otherwise)))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, NULL, NULL, enabled);
+END;
+COMMENT ON FUNCTION automation.choose(jsonb[], automation.step[], text, text, boolean, boolean, boolean) IS 'A step that takes the first way whose condition holds.';
+
+CREATE FUNCTION automation.repeat_count(count integer, steps automation.step[], id text DEFAULT NULL, condition text DEFAULT NULL,
+    continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL, enabled boolean DEFAULT NULL)
+RETURNS automation.step LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'repeat_count', 'count', count, 'steps', pg_catalog.to_jsonb(steps)))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, NULL, NULL, enabled);
+END;
+COMMENT ON FUNCTION automation.repeat_count(integer, automation.step[], text, text, boolean, boolean, boolean) IS 'A step that does its steps so many times.';
+
+CREATE FUNCTION automation.repeat_count(count text, steps automation.step[], id text DEFAULT NULL, condition text DEFAULT NULL,
+    continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL, enabled boolean DEFAULT NULL)
+RETURNS automation.step LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'repeat_count', 'count', count, 'steps', pg_catalog.to_jsonb(steps)))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, NULL, NULL, enabled);
+END;
+COMMENT ON FUNCTION automation.repeat_count(text, automation.step[], text, text, boolean, boolean, boolean) IS 'A step that does its steps as many times as an expression says.';
+
+CREATE FUNCTION automation.repeat_while(while text, steps automation.step[], id text DEFAULT NULL, condition text DEFAULT NULL,
+    continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL, enabled boolean DEFAULT NULL)
+RETURNS automation.step LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'repeat_while', 'while', "while", 'steps', pg_catalog.to_jsonb(steps)))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, NULL, NULL, enabled);
+END;
+COMMENT ON FUNCTION automation.repeat_while(text, automation.step[], text, text, boolean, boolean, boolean) IS 'A step that does its steps while a condition holds.';
+
+CREATE FUNCTION automation.repeat_until(until text, steps automation.step[], id text DEFAULT NULL, condition text DEFAULT NULL,
+    continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL, enabled boolean DEFAULT NULL)
+RETURNS automation.step LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'repeat_until', 'until', until, 'steps', pg_catalog.to_jsonb(steps)))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, NULL, NULL, enabled);
+END;
+COMMENT ON FUNCTION automation.repeat_until(text, automation.step[], text, text, boolean, boolean, boolean) IS 'A step that does its steps until a condition holds, at least once.';
+
+CREATE FUNCTION automation.for_each(items text, steps automation.step[], id text DEFAULT NULL, condition text DEFAULT NULL,
+    continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL, enabled boolean DEFAULT NULL)
+RETURNS automation.step LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'for_each', 'in', items, 'steps', pg_catalog.to_jsonb(steps)))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, NULL, NULL, enabled);
+END;
+COMMENT ON FUNCTION automation.for_each(text, automation.step[], text, text, boolean, boolean, boolean) IS 'A step that does its steps for each item of a list.';
+
+CREATE FUNCTION automation.parallel(lanes automation.step[], id text DEFAULT NULL, condition text DEFAULT NULL,
+    continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL, enabled boolean DEFAULT NULL)
+RETURNS automation.step LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'parallel', 'lanes', pg_catalog.to_jsonb(lanes)))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, NULL, NULL, enabled);
+END;
+COMMENT ON FUNCTION automation.parallel(automation.step[], text, text, boolean, boolean, boolean) IS 'A step that does its steps side by side.';
+
+CREATE FUNCTION automation.sequence(steps automation.step[], id text DEFAULT NULL, condition text DEFAULT NULL,
+    continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL, enabled boolean DEFAULT NULL)
+RETURNS automation.step LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'sequence', 'steps', pg_catalog.to_jsonb(steps)))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, NULL, NULL, enabled);
+END;
+COMMENT ON FUNCTION automation.sequence(automation.step[], text, text, boolean, boolean, boolean) IS 'A step that does its steps one after the other, for a lane or to share a condition.';
+
+CREATE FUNCTION automation.when_holds(condition text, steps automation.step[])
+RETURNS jsonb LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_build_object('when', condition, 'steps', pg_catalog.to_jsonb(steps));
+END;
+COMMENT ON FUNCTION automation.when_holds(text, automation.step[]) IS 'One way of choose().';
+
+CREATE FUNCTION automation.retry(max integer DEFAULT NULL, delays interval[] DEFAULT NULL, backoff text DEFAULT NULL,
+                                 base interval DEFAULT NULL, factor numeric DEFAULT NULL, cap interval DEFAULT NULL,
+                                 jitter numeric DEFAULT NULL)
+RETURNS jsonb LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+        'max', COALESCE(max, CASE WHEN delays IS NULL THEN 3 END),
+        'delays', (SELECT pg_catalog.jsonb_agg(automation_internal.duration(d.delay) ORDER BY d.place)
+                     FROM pg_catalog.unnest(delays) WITH ORDINALITY AS d (delay, place)),
+        'backoff', backoff, 'base', automation_internal.duration(base), 'factor', factor,
+        'cap', automation_internal.duration(cap), 'jitter', jitter));
+END;
+COMMENT ON FUNCTION automation.retry(integer, interval[], text, interval, numeric, interval, numeric) IS 'How often, and when, a failed step is tried again: after 1, 5 and 30 seconds unless told otherwise.';

@@ -27,7 +27,9 @@ CREATE FUNCTION automation.define(name text DEFAULT NULL, trigger automation.tri
                                   steps automation.step[] DEFAULT NULL, triggers automation.trigger[] DEFAULT NULL,
                                   description text DEFAULT NULL, condition text DEFAULT NULL, key text DEFAULT NULL,
                                   ordering text DEFAULT NULL, tenant text DEFAULT NULL, run_as text DEFAULT NULL,
-                                  status text DEFAULT NULL, document text DEFAULT NULL)
+                                  status text DEFAULT NULL, document text DEFAULT NULL,
+                                  on_failure automation.step[] DEFAULT NULL, on_pause text DEFAULT NULL,
+                                  max_steps integer DEFAULT NULL, timeout interval DEFAULT NULL)
 RETURNS SETOF automation.definition LANGUAGE sql
 BEGIN ATOMIC
     -- one text in curly braces is a document
@@ -39,7 +41,9 @@ BEGIN ATOMIC
     SELECT d.name, d.version, d.status, d.notices
       FROM automation_internal.define_document(
                pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
-                   'name', $1, 'description', $5, 'condition', $6, 'key', $7, 'ordering', $8, 'tenant', $9))
+                   'name', $1, 'description', $5, 'condition', $6, 'key', $7, 'ordering', $8, 'tenant', $9,
+                   'on_failure', pg_catalog.to_jsonb($13), 'on_pause', $14, 'max_steps', $15,
+                   'timeout', automation_internal.duration($16)))
                || pg_catalog.jsonb_build_object(
                    'triggers', COALESCE(pg_catalog.to_jsonb($4), '[]')
                                || CASE WHEN $2 IS NULL THEN '[]' ELSE pg_catalog.jsonb_build_array($2::jsonb) END,
@@ -48,7 +52,7 @@ BEGIN ATOMIC
      WHERE NOT ($12 IS NOT NULL
         OR ($2 IS NULL AND $3 IS NULL AND $4 IS NULL AND pg_catalog.ltrim($1) LIKE '{%'));
 END;
-COMMENT ON FUNCTION automation.define(text, automation.trigger, automation.step[], automation.trigger[], text, text, text, text, text, text, text, text) IS 'Defines an automation, or a new version of one; does nothing if nothing changed.';
+COMMENT ON FUNCTION automation.define(text, automation.trigger, automation.step[], automation.trigger[], text, text, text, text, text, text, text, text, automation.step[], text, integer, interval) IS 'Defines an automation, or a new version of one; does nothing if nothing changed.';
 
 CREATE FUNCTION automation.define(document jsonb)
 RETURNS SETOF automation.definition LANGUAGE sql
@@ -123,7 +127,16 @@ COMMENT ON FUNCTION automation.pause IS 'Stops an automation from starting runs;
 COMMENT ON FUNCTION automation.revert_to_draft IS 'Makes a paused automation a draft again.';
 COMMENT ON FUNCTION automation.drop_automation IS 'Removes an automation; its history stays.';
 COMMENT ON FUNCTION automation.start_run IS 'Starts a run by hand; it begins when this transaction has committed.';
-COMMENT ON FUNCTION automation.cancel_run IS 'Cancels a run that has not ended.';
+COMMENT ON FUNCTION automation.cancel_run(bigint) IS 'Cancels a run that has not ended, with the runs it waits for.';
+COMMENT ON FUNCTION automation.cancel_run(text) IS 'Cancels every run of yours that has not ended and for which a condition over run holds.';
+COMMENT ON FUNCTION automation.signal IS 'Sends a signal to a run that waits for it by wait_signal(), or will.';
+COMMENT ON FUNCTION automation.skip_step IS 'Makes a run go on without the step it waits at, or behind the step at which it failed.';
+COMMENT ON FUNCTION automation.retry_run IS 'Takes up a failed run again where it failed, or from a step; returns the new run.';
+COMMENT ON FUNCTION automation.redrive IS 'Tries again what the engine gave up on, see dead_letters.';
+COMMENT ON FUNCTION automation.versions IS 'The versions of an automation, newest first.';
+COMMENT ON FUNCTION automation.run_timers IS 'Turns timers that are due into work by hand, as the conductor does.';
+COMMENT ON FUNCTION automation.set_clock IS 'Sets the clock by which drain() goes in this session, to try out what takes time; NULL unsets it.';
+COMMENT ON FUNCTION automation.advance IS 'Moves this session''s clock forward.';
 COMMENT ON FUNCTION automation.route IS 'Routes committed events by hand, as the conductor does.';
 COMMENT ON FUNCTION automation.dispatch IS 'Runs queued work by hand, as executors do.';
 COMMENT ON FUNCTION automation.drain IS 'Routes and runs until nothing is left, including what this transaction wrote.';

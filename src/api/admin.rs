@@ -50,7 +50,11 @@ fn dispatch_up_to(n: i64) -> i64 {
             // Not committed yet, but gone for this transaction.
             claimer.committed();
             runs += turn.runs as i64;
-            if turn.runs == 0 {
+            let armed = std::mem::take(&mut claimer.armed);
+            if !armed.is_empty() {
+                executor::look_at_armed(&mut claimer, &armed);
+            }
+            if turn.runs == 0 && claimer.armed.is_empty() {
                 break;
             }
         }
@@ -67,7 +71,7 @@ fn drain() -> Result<i64, ErrorReport> {
         own = last;
         let routed = match router::route(gucs::route_batch_size()) {
             Routed::Busy => 0,
-            Routed::Events { events, more, .. } => events + usize::from(more),
+            Routed::Events { events, dispatches, more, .. } => events + dispatches + usize::from(more),
         };
         let ran = dispatch_up_to(i64::MAX);
         runs += ran;
@@ -76,6 +80,13 @@ fn drain() -> Result<i64, ErrorReport> {
         }
         pgrx::check_for_interrupts!();
     }
+}
+
+/// Turns up to n timers that are due into work, as the conductor does. 0 while somebody else is routing.
+#[pg_extern]
+fn run_timers(n: default!(i64, "1000")) -> Result<i64, ErrorReport> {
+    check_count(n).or_report()?;
+    Ok(router::run_timers(n) as i64)
 }
 
 /// Does the housekeeping that the conductor does now and then.

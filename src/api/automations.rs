@@ -1,6 +1,7 @@
 //! Defining automations and leading them through their life.
 use automation_core::lifecycle::{Refusal, Status};
 use pgrx::JsonB;
+use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -95,6 +96,35 @@ fn validate(
             message.to_owned(),
             hint.map(str::to_owned),
         )
+    });
+    Ok(TableIterator::new(rows.collect::<Vec<_>>()))
+}
+
+/// The versions of an automation, newest first, with how many runs are still on each.
+#[pg_extern(stable)]
+#[allow(clippy::type_complexity)]
+fn versions(
+    name: &str,
+) -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(version, i32),
+            name!(current, bool),
+            name!(created_at, TimestampWithTimeZone),
+            name!(created_by, String),
+            name!(runs, i64),
+            name!(document, JsonB),
+        ),
+    >,
+    ErrorReport,
+> {
+    let known = visible(name).or_report()?;
+    let rows = automations::history_of(known.id).into_iter().filter_map(|version| {
+        let document = serde_json::from_str(&version.document).ok()?;
+        let created_at = TimestampWithTimeZone::try_from(version.created_at).ok()?;
+        let current = version.version == known.version;
+        Some((version.version, current, created_at, version.created_by, version.runs, JsonB(document)))
     });
     Ok(TableIterator::new(rows.collect::<Vec<_>>()))
 }
@@ -195,6 +225,11 @@ fn try_transition(name: &str, to: Status) -> Result<&'static str, Refusal> {
     automations::set_status(known.id, from.word(), to.word(), "user", &disabled);
     automations::note_change();
     log::audit(action, name, &details);
+    if to == Status::Active {
+        // What on_pause => 'freeze' has stopped goes on.
+        let order = serde_json::json!({ "do": "thaw", "automation_id": known.id }).to_string();
+        append_event(&NewEvent { op: Some(Op::Moved), next: Some(order.as_bytes()), ..Default::default() });
+    }
     let payload = serde_json::json!({ "automation": name, "from": from.word(), "to": to.word() }).to_string();
     append_event(&NewEvent {
         op: Some(Op::Emitted),
@@ -205,7 +240,8 @@ fn try_transition(name: &str, to: Status) -> Result<&'static str, Refusal> {
     Ok("transitioned")
 }
 
-/// Removes an automation. Queued runs are cancelled (runs => 'cancel') or allowed to finish ('finish').
+/// Removes an automation. Runs that are queued or wait are cancelled (runs => 'cancel') or go on to their end
+/// ('finish').
 #[pg_extern]
 fn drop_automation(name: &str, runs: default!(&str, "'cancel'")) -> Result<(), ErrorReport> {
     drop_checked(name, runs).or_report()
@@ -216,16 +252,8 @@ fn drop_checked(name: &str, runs: &str) -> EngineResult<()> {
         .filter(|found| identity::has_role(identity::current_user(), found.owner))
         .ok_or_else(|| EngineError::unknown_automation(name))?;
     match runs {
-        "cancel" => super::runs::cancel_queued(known.id),
-        "finish" => {
-            if !automations::pending(known.id).is_empty() {
-                return Err(EngineError::wrong_state(format!("cannot drop automation \"{name}\""))
-                    .detail("It has queued runs, and runs => 'finish' was asked for.")
-                    .hint(format!(
-                        "SELECT automation.pause('{name}'), wait until its runs have ended, then drop it."
-                    )));
-            }
-        }
+        "cancel" => super::runs::cancel_all(known.id),
+        "finish" => automations::let_runs_finish(known.id),
         other => {
             return Err(
                 EngineError::invalid(format!("invalid value \"{other}\" for runs")).hint("Use cancel or finish.")

@@ -7,6 +7,7 @@ use pgrx::{JsonB, PgRelation};
 use super::topics;
 use crate::capture::{attach, read};
 use crate::error::{EngineError, EngineResult, OrReport};
+use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::pg::engine_sql::Arg;
 use crate::pg::identity::current_user;
@@ -93,6 +94,12 @@ fn state(kind: &str, id: &str) -> Result<Option<JsonB>, ErrorReport> {
 }
 
 type Json = serde_json::Value;
+
+/// What a store_state step does: gives an entity its state, or removes it if that is null.
+pub fn store_state(kind: &str, id: &str, state: &str) -> Result<Option<i64>, PgError> {
+    let state: Json = serde_json::from_str(state).map_err(|error| PgError::new("22023", error.to_string()))?;
+    change_state(kind, id, |_| Ok((!state.is_null()).then_some(state))).map_err(|error| error.to_pg())
+}
 
 /// Changes the state of an entity under its lock and records the difference. Returns the event's id, None if nothing
 /// changed.

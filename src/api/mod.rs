@@ -1,8 +1,10 @@
 //! What SQL can call, one file per noun. Bodies parse arguments, call, and report; decisions are made elsewhere.
 pub mod admin;
 pub mod automations;
+pub mod clock;
 pub mod events;
 pub mod expressions;
 pub mod rights;
 pub mod runs;
+pub mod steer;
 pub mod topics;

@@ -29,9 +29,11 @@ const VIEWER: &[&str] = &[
     "match_filter",
     "validate",
     "state",
+    "versions",
     "worker_list",
 ];
-const OPERATOR: &[&str] = &["start_run", "cancel_run", "activate", "pause", "resume"];
+const OPERATOR: &[&str] =
+    &["start_run", "cancel_run", "retry_run", "skip_step", "signal", "redrive", "activate", "pause", "resume"];
 const AUTHOR: &[&str] = &[
     "define",
     "define_document",
@@ -55,10 +57,33 @@ const AUTHOR: &[&str] = &[
     "call",
     "publish",
     "notify",
+    "store_state",
+    "run",
+    "set",
+    "delay",
+    "wait_until",
+    "wait_for_event",
+    "wait_signal",
+    "branch",
+    "require",
+    "stop",
+    "choose",
+    "when_holds",
+    "repeat_count",
+    "repeat_while",
+    "repeat_until",
+    "for_each",
+    "parallel",
+    "sequence",
+    "retry",
+    "duration",
     "dispatch",
     "drain",
+    "set_clock",
+    "advance",
 ];
-const ADMIN: &[&str] = &["route", "sweep", "start_workers", "stop_workers", "grant_usage", "revoke_usage"];
+const ADMIN: &[&str] =
+    &["route", "run_timers", "sweep", "start_workers", "stop_workers", "grant_usage", "revoke_usage"];
 
 fn change(role: &str, tier: Option<&str>) -> EngineResult<()> {
     if !identity::is_superuser(identity::current_user()) {

@@ -3,15 +3,23 @@ use pgrx::JsonB;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
+use automation_core::condition::Condition;
+use automation_core::expr::{Budget, FixedScope};
+use automation_core::value::Value;
+
 use super::automations::visible;
 use crate::error::{EngineError, EngineResult, OrReport};
+use crate::executor;
 use crate::pg::append::next_id;
+use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::pg::identity::{self, as_engine};
+use crate::scope::instant;
 use crate::store::dispatches::{self, Dispatch};
 use crate::store::events::{self, NewEvent, Op, append_event};
 use crate::store::history::{self, EndedRun, Ending};
-use crate::store::{automations, runs};
+use crate::store::live::{self, LiveRun};
+use crate::store::{automations, runs, stats};
 
 /// Starts a run by hand. The run's id is known at once; it starts when this transaction has committed.
 #[pg_extern]
@@ -20,6 +28,16 @@ fn start_run(name: &str, payload: default!(JsonB, "'{}'")) -> Result<i64, ErrorR
 }
 
 fn start(name: &str, payload: &serde_json::Value) -> EngineResult<i64> {
+    order(name, &payload.to_string(), serde_json::json!({}))
+}
+
+/// Starts a run for a step of another run, which waits for its end.
+pub fn start_child(name: &str, payload: &str, parent: i64) -> Result<i64, PgError> {
+    order(name, payload, serde_json::json!({ "parent": parent })).map_err(|error| error.to_pg())
+}
+
+/// Orders a run: the router starts it when this transaction has committed.
+fn order(name: &str, payload: &str, extra: serde_json::Value) -> EngineResult<i64> {
     let known = visible(name)?;
     if known.status != "active" {
         return Err(EngineError::wrong_state(format!("cannot start automation \"{name}\""))
@@ -27,33 +45,76 @@ fn start(name: &str, payload: &serde_json::Value) -> EngineResult<i64> {
             .hint(format!("SELECT automation.activate('{name}').")));
     }
     let run_id = next_id("run_id_seq");
-    let order =
-        serde_json::json!({ "automation_id": known.id, "version_id": known.version_id, "run_id": run_id }).to_string();
-    let (topic, payload) = (format!("automation.invocation.{name}"), payload.to_string());
-    append_event(&NewEvent {
-        op: Some(Op::Started),
-        topic: Some(&topic),
-        tenant: known.tenant.as_deref().map(str::as_bytes),
-        next: Some(order.as_bytes()),
-        payload: Some(payload.as_bytes()),
-        ..Default::default()
-    });
+    let mut order = serde_json::json!({ "automation_id": known.id, "version_id": known.version_id, "run_id": run_id });
+    if let (Some(order), serde_json::Value::Object(extra)) = (order.as_object_mut(), extra) {
+        order.extend(extra);
+    }
+    place(name, known.tenant.as_deref(), &order, Some(payload));
     Ok(run_id)
 }
 
-/// Cancels a run that has not ended. True if this call did it.
+/// Puts an order to start a run into the log.
+pub fn place(name: &str, tenant: Option<&str>, order: &serde_json::Value, payload: Option<&str>) {
+    let (topic, order) = (format!("automation.invocation.{name}"), order.to_string());
+    append_event(&NewEvent {
+        op: Some(Op::Started),
+        topic: Some(&topic),
+        tenant: tenant.map(str::as_bytes),
+        next: Some(order.as_bytes()),
+        payload: payload.map(str::as_bytes),
+        ..Default::default()
+    });
+}
+
+/// Cancels a run that has not ended, with the runs it waits for. True if this call did it.
 #[pg_extern]
 fn cancel_run(id: i64) -> Result<bool, ErrorReport> {
     cancel(id).or_report()
 }
 
+/// Cancels every run of yours, waiting or queued, for which a condition over `run` holds. Returns how many.
+#[pg_extern(name = "cancel_run")]
+fn cancel_runs(filter: &str) -> Result<i64, ErrorReport> {
+    cancel_matching(filter).or_report()
+}
+
+fn cancel_matching(filter: &str) -> EngineResult<i64> {
+    let condition = Condition::parse_text(filter).map_err(|error| EngineError::expression("filter", filter, &error))?;
+    let user = identity::current_user();
+    let mut cancelled = 0;
+    for (id, owner, fields) in runs::not_ended() {
+        if !identity::has_role(user, owner) {
+            continue;
+        }
+        let run = Value::from_json(&fields).unwrap_or_default();
+        let scope = FixedScope::new(Value::object(vec![("run".into(), run)]), instant(clock::engine_now()));
+        let holds = condition
+            .holds(&scope, &mut Budget::default())
+            .map_err(|error| EngineError::expression("filter", filter, &error))?;
+        if holds && cancel(id)? {
+            cancelled += 1;
+        }
+    }
+    Ok(cancelled)
+}
+
+/// Cancels a run that another one waited for and does not any more. It may have ended meanwhile.
+pub fn cancel_abandoned(id: i64) {
+    if let Ok(None) = cancel_known(id, false) {
+        as_engine(crate::store::router::wait_for_cursor);
+        if let Ok(None) = cancel_known(id, false) {
+            runs::request_cancel(id);
+        }
+    }
+}
+
 fn cancel(id: i64) -> EngineResult<bool> {
-    if let Some(done) = cancel_known(id)? {
+    if let Some(done) = cancel_known(id, true)? {
         return Ok(done);
     }
     // Not queued and not ended. Keep the router away, so that what is found now stays true until we commit.
     as_engine(crate::store::router::wait_for_cursor);
-    if let Some(done) = cancel_known(id)? {
+    if let Some(done) = cancel_known(id, true)? {
         return Ok(done);
     }
     let owner = runs::owner_of_unrouted(id).filter(|owner| identity::has_role(identity::current_user(), *owner));
@@ -63,11 +124,13 @@ fn cancel(id: i64) -> EngineResult<bool> {
     }
 }
 
-/// Cancels a run that is queued, or says that it has ended. None if it is neither.
-fn cancel_known(id: i64) -> EngineResult<Option<bool>> {
-    // Waits for an executor that has the run in hand; then it has ended, or was given back.
+/// Cancels a run that is queued or waits, or says that it has ended. None if it is neither.
+fn cancel_known(id: i64, ask: bool) -> EngineResult<Option<bool>> {
+    let user = identity::current_user();
+    let hidden = |owner: pg_sys::Oid| ask && !identity::has_role(user, owner);
+    // Waits for an executor that has the run in hand; then it has ended, waits, or was given back.
     if let Some((owner, dispatch)) = dispatches::lock_run(id) {
-        if !identity::has_role(identity::current_user(), owner) {
+        if hidden(owner) {
             return Err(EngineError::unknown_run(id));
         }
         if let Some(dispatch) = dispatches::one(owner, dispatch) {
@@ -75,8 +138,15 @@ fn cancel_known(id: i64) -> EngineResult<Option<bool>> {
         }
         return Ok(Some(true));
     }
+    if let Some(found) = live::wait_for(id) {
+        if hidden(found.owner) {
+            return Err(EngineError::unknown_run(id));
+        }
+        end_waiting(&found);
+        return Ok(Some(true));
+    }
     if let Some((owner, status, at)) = history::ending(id) {
-        if !identity::has_role(identity::current_user(), owner) {
+        if hidden(owner) {
             return Err(EngineError::unknown_run(id));
         }
         if status == "cancelled" {
@@ -87,28 +157,41 @@ fn cancel_known(id: i64) -> EngineResult<Option<bool>> {
     Ok(None)
 }
 
+/// Cancels a run that waits, and what it waits for.
+fn end_waiting(found: &LiveRun) {
+    let ended = executor::cancelled(found);
+    let children = ended.abandoned.clone();
+    stats::count_cancelled(ended.automation_id, ended.trigger_no, clock::now());
+    executor::end(&[ended]);
+    for child in children {
+        cancel_abandoned(child);
+    }
+}
+
 fn end_cancelled(owner: pg_sys::Oid, cancelled: &[Dispatch]) {
     let now = clock::now();
     let ended: Vec<EndedRun> = cancelled
         .iter()
         .map(|dispatch| {
             let event = events::one(dispatch.event_id);
-            EndedRun {
-                ended_at: now,
-                ..crate::executor::ended(owner, dispatch, event.as_ref(), now, Ending::Cancelled, Some("cancelled"))
-            }
+            executor::of_dispatch(owner, dispatch, event.as_ref(), now).ended(Ending::Cancelled, Some("cancelled"))
         })
         .collect();
-    history::insert(now, &ended);
+    executor::end(&ended);
     let ids: Vec<i64> = cancelled.iter().map(|dispatch| dispatch.id).collect();
     dispatches::finish(owner, &ids);
 }
 
-/// Cancels everything an automation has queued.
-pub fn cancel_queued(automation_id: i32) {
+/// Cancels everything an automation has queued or waiting.
+pub fn cancel_all(automation_id: i32) {
     for (owner, id) in automations::pending(automation_id) {
-        if let Some(dispatch) = dispatches::one(owner, id) {
+        if let Some(dispatch) = dispatches::one(owner, id).filter(|dispatch| dispatch.reason.starts()) {
             end_cancelled(owner, &[dispatch]);
+        }
+    }
+    for id in live::of_automation(automation_id) {
+        if let Some(found) = live::wait_for(id) {
+            end_waiting(&found);
         }
     }
 }

@@ -1,20 +1,22 @@
 //! One batch: claim, run each, write history, delete, all in one transaction.
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use pgrx::pg_sys;
 
-use super::{run, versions};
+use super::resume::{self, Nudge};
+use super::suspend::Suspension;
+use super::{run, versions, write};
 use crate::failpoint::failpoint;
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
-use crate::pg::session;
 use crate::shmem::{self, shared};
-use crate::store::dispatches::{self, Dispatch};
+use crate::store::dispatches::{self, Dispatch, Reason};
 use crate::store::events::{self, Event};
-use crate::store::history::{self, EndedRun, Ending};
+use crate::store::history::{EndedRun, Ending};
+use crate::store::live::{self, LiveRun};
 use crate::store::log::{self, Entry};
-use crate::store::stats::{self, Counts};
 use crate::workers::wake;
 
 /// A batch is committed early once it has taken this long, so that no run waits long for another's commit.
@@ -40,12 +42,24 @@ pub struct Claimer {
     pub shares: bool,
     /// Automations with a run that was too slow to share a transaction; they get one for each run.
     pub slow: HashSet<i32>,
+    /// Waits armed in the transaction under way, to be looked at once more after its commit.
+    pub armed: Vec<(i64, i32)>,
 }
 
 impl Claimer {
     pub fn new(owner: pg_sys::Oid, is_worker: bool) -> Self {
         let returned = shared().claims_returned.load(Ordering::Acquire);
-        Claimer { owner, is_worker, floor: 0, next_floor: 0, returned, head: None, shares: false, slow: HashSet::new() }
+        Claimer {
+            owner,
+            is_worker,
+            floor: 0,
+            next_floor: 0,
+            returned,
+            head: None,
+            shares: false,
+            slow: HashSet::new(),
+            armed: Vec::new(),
+        }
     }
 
     /// A batch of anybody's was given back: what is below the floor may not be done after all.
@@ -75,6 +89,7 @@ impl Claimer {
     /// The batch's transaction was rolled back.
     pub fn aborted(&mut self) {
         self.floor = 0;
+        self.armed.clear();
     }
 }
 
@@ -100,6 +115,16 @@ pub enum Work {
     Only(i64),
 }
 
+/// What came of one dispatch.
+pub enum Outcome {
+    /// The run has ended.
+    Ended(EndedRun),
+    /// The run waits, for the first time or again.
+    Suspended(Box<Suspension>),
+    /// Nothing moved.
+    Stays,
+}
+
 /// How many windows of the queue a turn looks through for work that need not wait.
 const WINDOWS: usize = 20;
 
@@ -120,19 +145,42 @@ pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
         batch.run(claimer, &claimed, matches!(work, Work::UpTo(_)));
         batch.turn.more |= claimed.len() as i64 == limit;
         let stop = batch.turn.alone.is_some() || !batch.turn.more || matches!(work, Work::Only(_));
-        if !batch.ended.is_empty() || stop {
+        if !batch.done.is_empty() || stop {
             break;
         }
         // Everything so far waits for what others have in hand; behind it there may be work that need not.
     }
     failpoint("ran");
-    if !batch.ended.is_empty() {
-        write(claimer, &batch.ended, &batch.done);
-    }
+    batch.write(claimer);
     failpoint("written");
     claimer.next_floor = batch.undone.into_iter().min().unwrap_or(batch.floor.max(claimer.floor));
-    batch.turn.runs = batch.ended.len();
-    batch.turn.failed = batch.ended.iter().filter(|run| run.ending == Ending::Failed).count();
+    batch.turn
+}
+
+/// Looks once more at waits that this claimer has armed, in a snapshot taken after the commit that armed them. What
+/// cannot be looked at now keeps its timer, and the conductor sees to it.
+pub fn look_at_armed(claimer: &mut Claimer, armed: &[(i64, i32)]) -> Turn {
+    let mut batch = Batch::default();
+    claimer.shares = claimer.is_worker && armed.len() > 1;
+    let mut nudges: HashMap<i64, Vec<Nudge>> = HashMap::new();
+    for (run, wait_no) in armed {
+        let nudge = Nudge { wait_no: *wait_no, reason: Reason::Arm, event: None };
+        nudges.entry(*run).or_default().push(nudge);
+    }
+    let mut runs: Vec<i64> = nudges.keys().copied().collect();
+    runs.sort_unstable();
+    for live in live::lock(&runs) {
+        if claimer.is_worker {
+            // Elsewhere the transaction that armed them is still open, and the timer sees to them after its commit.
+            batch.disarmed.extend(armed.iter().filter(|(run, _)| *run == live.id));
+        }
+        versions::load(std::iter::once(live.version_id));
+        let nudges = nudges.remove(&live.id).unwrap_or_default();
+        let outcome = resume::resume(claimer, live, &nudges);
+        batch.note(outcome);
+        pgrx::check_for_interrupts!();
+    }
+    batch.write(claimer);
     batch.turn
 }
 
@@ -144,9 +192,40 @@ struct Batch {
     /// Ordering keys of what others hold, or of what must wait itself.
     blocked: HashSet<i64>,
     ended: Vec<EndedRun>,
+    suspended: Vec<Suspension>,
+    /// Waits that were looked at after the commit that armed them.
+    disarmed: Vec<(i64, i32)>,
     done: Vec<i64>,
     undone: Vec<i64>,
     turn: Turn,
+}
+
+/// What a batch needs to know of the runs it wakes.
+struct Woken {
+    runs: HashMap<i64, LiveRun>,
+    /// Others move them at the moment.
+    held: HashSet<i64>,
+    nudges: HashMap<i64, Vec<Nudge>>,
+}
+
+impl Woken {
+    /// Locks the runs that are to be woken.
+    fn lock(claimed: &[Dispatch], events: &HashMap<i64, Rc<Event>>) -> Woken {
+        let mut nudges: HashMap<i64, Vec<Nudge>> = HashMap::new();
+        for dispatch in claimed.iter().filter(|dispatch| !dispatch.reason.starts()) {
+            let event = dispatch.cause.and_then(|(id, _)| events.get(&id).cloned());
+            let nudge = Nudge { wait_no: dispatch.wait_no, reason: dispatch.reason, event };
+            nudges.entry(dispatch.run_id).or_default().push(nudge);
+        }
+        let mut ids: Vec<i64> = nudges.keys().copied().collect();
+        if ids.is_empty() {
+            return Woken { runs: HashMap::new(), held: HashSet::new(), nudges };
+        }
+        ids.sort_unstable();
+        let runs: HashMap<i64, LiveRun> = live::lock(&ids).into_iter().map(|run| (run.id, run)).collect();
+        let missing: Vec<i64> = ids.into_iter().filter(|id| !runs.contains_key(id)).collect();
+        Woken { runs, held: live::existing(&missing).into_iter().collect(), nudges }
+    }
 }
 
 impl Batch {
@@ -164,145 +243,133 @@ impl Batch {
             self.floor = last.id + 1;
         }
         let events = read_events(claimed);
-        versions::load(claimed.iter().map(|dispatch| dispatch.version_id));
+        let mut woken = Woken::lock(claimed, &events);
+        let live_versions = woken.runs.values().map(|run| run.version_id);
+        versions::load(claimed.iter().map(|dispatch| dispatch.version_id).chain(live_versions));
         let tried = shared().tried_by_others(shmem::my_database());
         let begun = clock::now();
         claimer.shares = claimer.is_worker && claimed.len() > 1;
         for dispatch in claimed {
             if claimer.shares && claimer.slow.contains(&dispatch.automation_id) {
                 // What is locked with it must not wait for it: end here, and let it have a transaction of its own.
-                self.turn.alone = self.ended.is_empty().then_some(dispatch.id);
+                self.turn.alone = self.done.is_empty().then_some(dispatch.id);
                 let rest = claimed.iter().filter(|other| other.id >= dispatch.id).map(|other| other.id);
                 self.undone.extend(rest);
                 self.turn.more = true;
                 return;
             }
-            let waits = dispatch.ordering_key.is_some_and(|key| self.blocked.contains(&key));
-            let late = !self.ended.is_empty() && clock::now() - begun > TIME_SLICE;
+            let waits = dispatch.ordering_key.is_some_and(|key| self.blocked.contains(&key))
+                || woken.held.contains(&dispatch.run_id);
+            let late = !self.done.is_empty() && clock::now() - begun > TIME_SLICE;
             if waits || late || tried.contains(&dispatch.id) {
                 // Whatever comes later with the same key must wait for this one.
                 self.blocked.extend(dispatch.ordering_key);
                 self.undone.push(dispatch.id);
                 self.turn.blocked |= !late;
                 self.turn.more |= late;
+                // All the wakes of a run are looked at together, so they wait together.
+                if let Some(run) = woken.runs.remove(&dispatch.run_id) {
+                    woken.held.insert(run.id);
+                }
                 continue;
             }
-            let run = one(claimer, dispatch, events.get(&dispatch.event_id));
-            self.ended.push(run);
+            let outcome = match dispatch.reason.starts() {
+                true => start(claimer, dispatch, events.get(&dispatch.event_id).map(Rc::as_ref)),
+                false => wake(claimer, dispatch, &mut woken),
+            };
+            self.note(outcome);
             self.done.push(dispatch.id);
             pgrx::check_for_interrupts!();
         }
     }
+
+    fn note(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Ended(run) => self.ended.push(run),
+            Outcome::Suspended(put) => self.suspended.push(*put),
+            Outcome::Stays => {}
+        }
+    }
+
+    fn write(&mut self, claimer: &mut Claimer) {
+        self.turn.runs = self.done.len();
+        self.turn.failed = self.ended.iter().filter(|run| run.ending == Ending::Failed).count();
+        write::write(claimer, &self.ended, &self.suspended, &self.disarmed, &self.done);
+    }
 }
 
-fn read_events(claimed: &[Dispatch]) -> HashMap<i64, Event> {
-    let ids: Vec<i64> = claimed.iter().map(|dispatch| dispatch.event_id).collect();
-    let times = claimed.iter().map(|dispatch| dispatch.event_at);
+fn read_events(claimed: &[Dispatch]) -> HashMap<i64, Rc<Event>> {
+    let own = claimed.iter().filter(|dispatch| dispatch.reason.starts()).map(|d| (d.event_id, d.event_at));
+    let wanted: Vec<(i64, Micros)> = own.chain(claimed.iter().filter_map(|dispatch| dispatch.cause)).collect();
+    if wanted.is_empty() {
+        return HashMap::new();
+    }
+    let ids: Vec<i64> = wanted.iter().map(|(id, _)| *id).collect();
+    let times = wanted.iter().map(|(_, at)| *at);
     let (from, to) = (times.clone().min().unwrap_or_default(), times.max().unwrap_or_default());
-    events::many(&ids, from, to).into_iter().map(|event| (event.id, event)).collect()
+    events::many(&ids, from, to).into_iter().map(|event| (event.id, Rc::new(event))).collect()
 }
 
-fn one(claimer: &mut Claimer, dispatch: &Dispatch, event: Option<&Event>) -> EndedRun {
-    let started_at = clock::now();
+fn start(claimer: &mut Claimer, dispatch: &Dispatch, event: Option<&Event>) -> Outcome {
+    let run = run::of_dispatch(claimer.owner, dispatch, event, clock::now());
     let Some(event) = event else {
         let error = PgError::new("02000", format!("event {} is not in the log any more", dispatch.event_id));
-        return give_up(claimer.owner, dispatch, None, started_at, "event_missing", &error);
+        dead_letter(dispatch, claimer.owner, "event_missing", &error);
+        let error = Some(run::error_json(&error, None));
+        return Outcome::Ended(EndedRun { error, ..run.ended(Ending::Failed, Some("event_missing")) });
     };
     // The attempt about to be made is counted already.
     if dispatch.attempt > MAX_CRASHES {
-        let error = PgError {
-            detail: Some(format!("The server crashed {} times while it ran.", dispatch.attempt - 1)),
-            hint: Some("Look at the server log, mend the step, and start the automation by hand.".into()),
-            ..PgError::new("57P02", "the run was stopped because it seems to crash the server")
-        };
-        return give_up(claimer.owner, dispatch, Some(event), started_at, "crashed_server", &error);
+        let error = crashed(dispatch);
+        dead_letter(dispatch, claimer.owner, "crashed_server", &error);
+        let error = Some(run::error_json(&error, None));
+        return Outcome::Ended(EndedRun { error, ..run.ended(Ending::Failed, Some("crashed_server")) });
     }
-    run::run(claimer, dispatch, event, started_at)
+    run::start(claimer, run, dispatch.active, event)
 }
 
-/// An ended run with everything taken from dispatch and event.
-pub fn ended(
-    owner: pg_sys::Oid,
-    dispatch: &Dispatch,
-    event: Option<&Event>,
-    started_at: Micros,
-    ending: Ending,
-    reason: Option<&'static str>,
-) -> EndedRun {
-    EndedRun {
-        id: dispatch.run_id,
-        event_id: dispatch.event_id,
-        event_at: dispatch.event_at,
-        started_at,
-        ended_at: clock::now(),
-        owner,
-        automation_id: dispatch.automation_id,
-        version_id: dispatch.version_id,
-        trigger_no: dispatch.trigger_no,
-        attempt: dispatch.attempt,
-        depth: event.map_or(0, |event| event.depth),
-        ending,
-        kind: event.and_then(|event| event.kind.clone()),
-        entity_id: event.and_then(|event| event.entity_id.clone()),
-        key: None,
-        tenant: event.and_then(|event| event.tenant.clone()),
-        reason,
-        error: None,
-        steps: None,
+/// Wakes a run; the first of its wakes in a batch stands for all of them.
+fn wake(claimer: &mut Claimer, dispatch: &Dispatch, woken: &mut Woken) -> Outcome {
+    let Some(live) = woken.runs.remove(&dispatch.run_id) else { return Outcome::Stays };
+    if dispatch.attempt > MAX_CRASHES {
+        let error = crashed(dispatch);
+        dead_letter(dispatch, claimer.owner, "crashed_server", &error);
+        return Outcome::Ended(resume::give_up(live, "crashed_server", &error));
+    }
+    let nudges = woken.nudges.remove(&dispatch.run_id).unwrap_or_default();
+    resume::resume(claimer, live, &nudges)
+}
+
+fn crashed(dispatch: &Dispatch) -> PgError {
+    PgError {
+        detail: Some(format!("The server crashed {} times while it ran.", dispatch.attempt - 1)),
+        hint: Some("Look at the server log, mend the step, and start the automation by hand.".into()),
+        ..PgError::new("57P02", "the run was stopped because it seems to crash the server")
     }
 }
 
-fn give_up(
-    owner: pg_sys::Oid,
-    dispatch: &Dispatch,
-    event: Option<&Event>,
-    started_at: Micros,
-    reason: &'static str,
-    error: &PgError,
-) -> EndedRun {
-    let error = run::error_json(error, None);
+fn dead_letter(dispatch: &Dispatch, owner: pg_sys::Oid, reason: &'static str, error: &PgError) {
     let entry = Entry {
         code: reason,
         automation_id: Some(dispatch.automation_id),
         owner: Some(owner),
         run_id: Some(dispatch.run_id),
-        event_id: Some(dispatch.event_id),
+        event_id: dispatch.reason.starts().then_some(dispatch.event_id),
         ..Default::default()
     };
-    log::dead_letter(&entry, &error);
-    EndedRun { error: Some(error), ..ended(owner, dispatch, event, started_at, Ending::Failed, Some(reason)) }
-}
-
-fn write(claimer: &Claimer, runs: &[EndedRun], done: &[i64]) {
-    let at = clock::now();
-    history::insert(at, runs);
-    dispatches::finish(claimer.owner, done);
-    let mut counts: HashMap<(i32, i16), Counts> = HashMap::new();
-    for run in runs {
-        let counts = counts.entry((run.automation_id, run.trigger_no)).or_default();
-        counts.entered += 1;
-        counts.run_time_us += run.ended_at - run.started_at;
-        match run.ending {
-            Ending::Completed => counts.completed += 1,
-            Ending::Failed => counts.failed += 1,
-            Ending::Cancelled => counts.cancelled += 1,
-            Ending::Skipped => counts.skipped += 1,
-        }
-    }
-    stats::add(counts.iter(), at);
-    if claimer.is_worker {
-        session::stop_listening();
-    }
+    log::dead_letter(&entry, &run::error_json(error, None));
 }
 
 /// Records that a run failed at commit (a deferred constraint, say), after its own transaction was rolled back.
-pub fn fail(claimer: &Claimer, dispatch_id: i64, error: &PgError) {
+pub fn fail(claimer: &mut Claimer, dispatch_id: i64, error: &PgError) {
     let Some(dispatch) = dispatches::one(claimer.owner, dispatch_id) else { return };
-    let event = read_events(std::slice::from_ref(&dispatch)).remove(&dispatch.event_id);
-    let now = clock::now();
-    let run = EndedRun {
-        error: Some(run::error_json(error, None)),
-        ..ended(claimer.owner, &dispatch, event.as_ref(), now, Ending::Failed, Some("commit_failed"))
+    let ended = if dispatch.reason.starts() {
+        let event = read_events(std::slice::from_ref(&dispatch)).remove(&dispatch.event_id);
+        let run = run::of_dispatch(claimer.owner, &dispatch, event.as_deref(), clock::now());
+        let error = Some(run::error_json(error, None));
+        Some(EndedRun { error, ..run.ended(Ending::Failed, Some("commit_failed")) })
+    } else {
+        live::lock(&[dispatch.run_id]).into_iter().next().map(|live| resume::give_up(live, "commit_failed", error))
     };
-    write(claimer, &[run], &[dispatch_id]);
+    write::write(claimer, ended.as_slice(), &[], &[], &[dispatch_id]);
 }

@@ -2,10 +2,17 @@
 //! as the owner; `automation.dispatch()` calls it for each owner the caller may act for.
 mod batch;
 mod bind;
+mod resume;
 mod run;
 mod scope;
 mod step;
+mod suspend;
 pub mod versions;
+mod walk;
+mod write;
 
-pub use batch::{Claimer, Turn, Work, ended, fail, turn};
+pub use batch::{Claimer, Turn, Work, fail, look_at_armed, turn};
+pub use resume::cancelled;
+pub use run::of_dispatch;
 pub use step::call_statement;
+pub use write::end;

@@ -1,227 +1,190 @@
-//! One run: gates, then its steps until one fails or all are done.
-use std::rc::Rc;
-
+//! The beginning of a run: gates, then its first walk.
 use automation_core::condition::Condition;
+use automation_core::definition::OnPause;
 use automation_core::expr::{Budget, ExprError};
-use automation_core::value::Value;
+use automation_core::machine::{Machine, State, text_of};
 
-use super::batch::{Claimer, ended};
+use super::batch::{Claimer, Outcome};
+use super::resume;
 use super::scope::RunScope;
-use super::step;
+use super::suspend;
 use super::versions::{self, Version};
+use super::walk::{Run, Walk, Walked};
 use crate::context::{self, RunContext};
 use crate::pg::catch::PgError;
-use crate::pg::clock::{self, Micros};
+use crate::pg::clock::Micros;
 use crate::pg::identity;
-use crate::scope::EventScope;
 use crate::store::dispatches::Dispatch;
-use crate::store::events::Event;
+use crate::store::events::{Event, Op};
 use crate::store::history::{EndedRun, Ending};
 
-/// Why a run did not get to its steps, or how they ended.
-enum Verdict {
-    Done,
+/// Why a run did not get to its steps.
+enum Refusal {
     No(&'static str),
-    Failed(&'static str, PgError, Option<String>),
+    Failed(&'static str, PgError),
 }
 
-pub fn run(claimer: &mut Claimer, dispatch: &Dispatch, event: &Event, started_at: Micros) -> EndedRun {
-    let owner = claimer.owner;
-    let finish = |ending, reason| ended(owner, dispatch, Some(event), started_at, ending, reason);
-    if !dispatch.active {
-        return finish(Ending::Cancelled, Some("automation_not_active"));
+/// What is known of a run that a dispatch starts.
+pub fn of_dispatch(owner: pgrx::pg_sys::Oid, dispatch: &Dispatch, event: Option<&Event>, started_at: Micros) -> Run {
+    Run {
+        id: dispatch.run_id,
+        owner,
+        automation: dispatch.automation.clone(),
+        automation_id: dispatch.automation_id,
+        version_id: dispatch.version_id,
+        trigger_no: dispatch.trigger_no,
+        attempt: dispatch.attempt,
+        event_id: dispatch.event_id,
+        event_at: dispatch.event_at,
+        started_at,
+        depth: event.map_or(0, |event| event.depth),
+        parent: event.and_then(|event| order_of(event)["parent"].as_i64()),
+        kind: event.and_then(|event| event.kind.clone()),
+        entity_id: event.and_then(|event| event.entity_id.clone()),
+        key: None,
+        tenant: event.and_then(|event| event.tenant.clone()),
     }
-    let version = match versions::get(dispatch.version_id) {
+}
+
+/// What start_run() and others ordered; null for any other event.
+fn order_of(event: &Event) -> serde_json::Value {
+    match (event.op, &event.next) {
+        (Op::Started, Some(order)) => serde_json::from_str(order).unwrap_or_default(),
+        _ => serde_json::Value::Null,
+    }
+}
+
+/// Begins a run, or takes up again one that had failed: then with the event that it was about.
+pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event) -> Outcome {
+    let order = order_of(ordered);
+    let original = order["event"].as_str().and_then(Event::from_json);
+    let event = original.as_ref().unwrap_or(ordered);
+    run.event_id = event.id;
+    run.event_at = event.occurred_at;
+    run.kind.clone_from(&event.kind);
+    run.entity_id.clone_from(&event.entity_id);
+    let version = match versions::get(run.version_id) {
         Ok(version) => version,
         Err(problem) => {
             let error = error_json(&PgError::new("XX000", problem), None);
-            return EndedRun { error: Some(error), ..finish(Ending::Failed, Some("version_unreadable")) };
+            let ended = run.ended(Ending::Failed, Some("version_unreadable"));
+            return Outcome::Ended(EndedRun { error: Some(error), ..ended });
         }
     };
-    let _context = context::enter(RunContext {
-        run_id: dispatch.run_id,
-        automation: dispatch.automation.clone(),
-        owner: claimer.owner,
-        depth: event.depth,
-    });
-    let mut walk = Walk { claimer, dispatch, event, version, started_at, steps: String::new(), key: None };
-    let verdict = identity::as_role(owner, || walk.go());
-    let mut run = match verdict {
-        Verdict::Done => finish(Ending::Completed, None),
-        Verdict::No(reason) => finish(Ending::Skipped, Some(reason)),
-        Verdict::Failed(reason, error, step) => {
-            EndedRun { error: Some(error_json(&error, step.as_deref())), ..finish(Ending::Failed, Some(reason)) }
+    if !active && version.program.on_pause == OnPause::Drain {
+        return Outcome::Ended(run.ended(Ending::Cancelled, Some("automation_not_active")));
+    }
+    let _context = enter(&run);
+    let owner = run.owner;
+    identity::as_role(owner, || {
+        // What is taken up again has passed the gates already.
+        let gated = order["retry_of"].is_null();
+        let refusal = may_read(owner, event).err().or_else(|| gates(&mut run, &version, event, gated).err());
+        match refusal {
+            Some(Refusal::No(reason)) => return Outcome::Ended(run.ended(Ending::Skipped, Some(reason))),
+            Some(Refusal::Failed(reason, error)) => {
+                let error = Some(error_json(&error, None));
+                return Outcome::Ended(EndedRun { error, ..run.ended(Ending::Failed, Some(reason)) });
+            }
+            None => {}
         }
+        let world = run.scope(&version, event);
+        let state = resume_point(&version, &order);
+        let mut machine = Machine::new(&version.program, state, run.id as u64, run.key.clone());
+        if order["skip"].as_bool() == Some(true) {
+            machine.pass_over();
+        }
+        if !active && version.program.on_pause == OnPause::Freeze {
+            return Outcome::Suspended(Box::new(suspend::frozen(&run, event, &machine)));
+        }
+        let mut walk = Walk { claimer, run: &run, version: version.clone(), steps: String::new() };
+        match walk.go(&mut machine, &world) {
+            Walked::Ended(end) => {
+                let ended = walk.history(&machine, &end);
+                resume::conclude(&mut machine, ended)
+            }
+            Walked::Suspended => {
+                let steps = walk.steps_json();
+                Outcome::Suspended(Box::new(suspend::first(&run, event, &mut machine, &world, steps)))
+            }
+        }
+    })
+}
+
+/// Where the run begins: at the first step, or where the run that it repeats had failed.
+fn resume_point(version: &Version, order: &serde_json::Value) -> State {
+    let Some(text) = order["state"].as_str() else { return State::new() };
+    let mut state = serde_json::from_str(text).map_or_else(|_| State::new(), State::to_try_again);
+    if let Some(step) = order["from_step"].as_str()
+        && let Some(at) = Machine::start_at(&version.program, step)
+    {
+        // What earlier steps gave back and set is still there.
+        let vars = state.threads.first().map(|thread| thread.vars.clone()).unwrap_or_default();
+        let results = std::mem::take(&mut state.results);
+        state = at;
+        state.results = results;
+        state.threads[0].vars = vars;
+    }
+    state
+}
+
+/// Marks what this process writes from here on as the run's.
+pub fn enter(run: &Run) -> context::Entered {
+    context::enter(RunContext {
+        run_id: run.id,
+        automation: run.automation.clone(),
+        owner: run.owner,
+        depth: run.depth,
+    })
+}
+
+/// The owner must still be allowed to read what the event shows of the table.
+fn may_read(owner: pgrx::pg_sys::Oid, event: &Event) -> Result<(), Refusal> {
+    let Some(relation) = event.relation else { return Ok(()) };
+    if identity::may_read(relation, owner) {
+        return Ok(());
+    }
+    let table = crate::pg::names::relation_name(relation).unwrap_or_default();
+    let owner = crate::pg::names::role_name(owner).unwrap_or_default();
+    let error = PgError {
+        detail: Some(format!("The automation's owner \"{owner}\" may not read {table}.")),
+        hint: Some(format!("GRANT SELECT ON {table} TO {owner};")),
+        ..PgError::new("42501", format!("permission denied for table {table}"))
     };
-    run.key = walk.key;
-    if !walk.steps.is_empty() {
-        walk.steps.push(']');
-        run.steps = Some(walk.steps);
-    }
-    run
+    Err(Refusal::Failed("permission_denied", error))
 }
 
-struct Walk<'a> {
-    claimer: &'a mut Claimer,
-    dispatch: &'a Dispatch,
-    event: &'a Event,
-    version: Rc<Version>,
-    started_at: Micros,
-    /// JSON list of the steps taken, not closed.
-    steps: String,
-    key: Option<String>,
-}
-
-impl<'a> Walk<'a> {
-    fn go(&mut self) -> Verdict {
-        if let Err(error) = self.may_read() {
-            return Verdict::Failed("permission_denied", error, None);
-        }
-        let version = self.version.clone();
-        let mut scope = self.scope();
-        if let Some(verdict) = self.gates(&version, &scope) {
-            return verdict;
-        }
-        for (place, step) in version.program.steps.iter().enumerate() {
-            let began = clock::now();
-            if !step.enabled {
-                self.record(&step.id, step.action.kind().name(), "skipped", began, None, None);
-                continue;
-            }
-            if let Some(condition) = &step.condition {
-                match holds(condition, &scope) {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        self.record(&step.id, step.action.kind().name(), "skipped", began, None, None);
-                        continue;
-                    }
-                    Err(error) => {
-                        let error = from_expression(&error, &condition_text(condition));
-                        self.record(&step.id, step.action.kind().name(), "failed", began, None, Some(&error));
-                        return Verdict::Failed("step_failed", error, Some(step.id.clone()));
-                    }
-                }
-            }
-            match step::execute(self.claimer, &version, place, &scope) {
-                // Slower than the runs that share its transaction can wait: roll back, and give it one of its own.
-                Err(error) if self.claimer.shares && step::was_cut_short(step, &error, clock::now() - began) => {
-                    self.claimer.slow.insert(self.dispatch.automation_id);
-                    error.raise()
-                }
-                Ok(result) => {
-                    self.record(&step.id, step.action.kind().name(), "completed", began, Some(&result.shown), None);
-                    if place + 1 < version.program.steps.len() {
-                        scope.add_step(&step.id, result.value());
-                    }
-                }
-                // Not the step's fault: roll back the whole transaction and try again.
-                Err(error) if error.is_transient() => error.raise(),
-                Err(error) => {
-                    self.record(&step.id, step.action.kind().name(), "failed", began, None, Some(&error));
-                    if !step.continue_on_error {
-                        return Verdict::Failed("step_failed", error, Some(step.id.clone()));
-                    }
-                    let shown = Value::from_json(&error_json(&error, None)).unwrap_or_default();
-                    scope.add_step(&step.id, Value::object(vec![("error".into(), shown)]));
-                }
+fn gates(run: &mut Run, version: &Version, event: &Event, gated: bool) -> Result<(), Refusal> {
+    let program = &version.program;
+    let trigger = program.triggers.get(run.trigger_no as usize);
+    // A filter over the event alone was evaluated when the event was routed.
+    let filter = trigger.and_then(|trigger| trigger.filter.as_ref()).filter(|filter| !filter.is_pure_event());
+    if filter.is_none() && program.condition.is_none() && program.key.is_none() {
+        return Ok(());
+    }
+    let scope = run.scope(version, event);
+    for (condition, reason) in [(filter, "filter"), (program.condition.as_ref(), "condition")] {
+        let Some(condition) = condition.filter(|_| gated) else { continue };
+        match holds(condition, &scope) {
+            Ok(true) => {}
+            Ok(false) => return Err(Refusal::No(reason)),
+            Err(error) => {
+                let error = from_expression(&error, &text_of(condition));
+                return Err(Refusal::Failed("condition_failed", error));
             }
         }
-        Verdict::Done
     }
-
-    fn scope(&self) -> RunScope<'a> {
-        let trigger = self.version.program.triggers.get(self.dispatch.trigger_no as usize);
-        let id = trigger.map_or("manual", |trigger| trigger.id.as_str());
-        let run = Value::object(vec![
-            ("id".into(), Value::int(self.dispatch.run_id)),
-            ("automation".into(), Value::text(&self.dispatch.automation)),
-            ("trigger".into(), Value::text(id)),
-            ("started_at".into(), Value::Time(crate::scope::instant(self.started_at))),
-        ]);
-        let trigger = Value::object(vec![("id".into(), Value::text(id))]);
-        RunScope::new(EventScope::new(self.event, self.started_at), run, trigger)
+    if let Some(key) = &program.key {
+        match key.eval(&scope, &mut Budget::default()) {
+            Ok(value) => run.key = value.to_text(),
+            Err(error) => return Err(Refusal::Failed("key_failed", from_expression(&error, key.text()))),
+        }
     }
-
-    /// The owner must still be allowed to read what the event shows of the table.
-    fn may_read(&self) -> Result<(), PgError> {
-        let Some(relation) = self.event.relation else { return Ok(()) };
-        if identity::may_read(relation, self.claimer.owner) {
-            return Ok(());
-        }
-        let table = crate::pg::names::relation_name(relation).unwrap_or_default();
-        let owner = crate::pg::names::role_name(self.claimer.owner).unwrap_or_default();
-        Err(PgError {
-            detail: Some(format!("The automation's owner \"{owner}\" may not read {table}.")),
-            hint: Some(format!("GRANT SELECT ON {table} TO {owner};")),
-            ..PgError::new("42501", format!("permission denied for table {table}"))
-        })
-    }
-
-    fn gates(&mut self, version: &Version, scope: &RunScope<'_>) -> Option<Verdict> {
-        let trigger = version.program.triggers.get(self.dispatch.trigger_no as usize);
-        // A filter over the event alone was evaluated when the event was routed.
-        let filter = trigger.and_then(|trigger| trigger.filter.as_ref()).filter(|filter| !filter.is_pure_event());
-        for (condition, reason) in [(filter, "filter"), (version.program.condition.as_ref(), "condition")] {
-            let Some(condition) = condition else { continue };
-            match holds(condition, scope) {
-                Ok(true) => {}
-                Ok(false) => return Some(Verdict::No(reason)),
-                Err(error) => {
-                    let error = from_expression(&error, &condition_text(condition));
-                    return Some(Verdict::Failed("condition_failed", error, None));
-                }
-            }
-        }
-        if let Some(key) = &version.program.key {
-            match key.eval(scope, &mut Budget::default()) {
-                Ok(value) => self.key = value.to_text(),
-                Err(error) => return Some(Verdict::Failed("key_failed", from_expression(&error, key.text()), None)),
-            }
-        }
-        None
-    }
-
-    fn record(
-        &mut self,
-        id: &str,
-        kind: &str,
-        status: &str,
-        began: Micros,
-        result: Option<&str>,
-        error: Option<&PgError>,
-    ) {
-        use std::fmt::Write;
-        self.steps.push(if self.steps.is_empty() { '[' } else { ',' });
-        let (at, took) = (began - self.started_at, clock::now() - began);
-        // Writing to a String cannot fail.
-        let _ = write!(
-            self.steps,
-            "{{\"id\":{},\"kind\":\"{kind}\",\"status\":\"{status}\",\"at_us\":{at},\"took_us\":{took}",
-            serde_json::Value::from(id)
-        );
-        if let Some(result) = result {
-            let _ = write!(self.steps, ",\"result\":{result}");
-        }
-        if let Some(error) = error {
-            let _ = write!(self.steps, ",\"error\":{}", error_json(error, None));
-        }
-        self.steps.push('}');
-    }
+    Ok(())
 }
 
 fn holds(condition: &Condition, scope: &RunScope<'_>) -> Result<bool, ExprError> {
     condition.holds(scope, &mut Budget::default())
-}
-
-/// The text of the first expression in it, to tell conditions apart in an error.
-fn condition_text(condition: &Condition) -> String {
-    let mut text = String::new();
-    condition.each_expr(&mut |expr| {
-        if text.is_empty() {
-            text = expr.text().to_owned();
-        }
-    });
-    text
 }
 
 pub fn from_expression(error: &ExprError, text: &str) -> PgError {

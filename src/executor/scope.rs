@@ -1,35 +1,71 @@
-//! What the expressions of a run see: the event, what the run has done so far, and the state of entities.
+//! What the expressions of a run see: the event, the run itself, and the state of entities.
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use automation_core::expr::{ExprError, ExprErrorKind, Scope};
 use automation_core::value::{Timestamp, Value};
 
 use crate::capture::read;
+use crate::pg::clock::Micros;
+use crate::pg::identity;
 use crate::scope::EventScope;
+use crate::store::events::Event;
 
+/// The world of a run. What it has done so far is the machine's to know.
 pub struct RunScope<'a> {
     event: EventScope<'a>,
+    now: Micros,
     run: Value,
-    trigger: Value,
-    steps: Vec<(Arc<str>, Value)>,
-    steps_value: OnceCell<Value>,
+    trigger_id: String,
+    trigger: OnceCell<Value>,
     states: RefCell<HashMap<(String, String), Value>>,
 }
 
 impl<'a> RunScope<'a> {
-    pub fn new(event: EventScope<'a>, run: Value, trigger: Value) -> Self {
-        let (steps, steps_value) = (Vec::new(), OnceCell::new());
-        RunScope { event, run, trigger, steps, steps_value, states: RefCell::new(HashMap::new()) }
+    pub fn new(event: &'a Event, now: Micros, run: Value, trigger: &str) -> Self {
+        RunScope {
+            event: EventScope::new(event, now),
+            now,
+            run,
+            trigger_id: trigger.to_owned(),
+            trigger: OnceCell::new(),
+            states: RefCell::new(HashMap::new()),
+        }
     }
 
-    /// Adds the result of a step; later steps see it as `steps.<id>`.
-    pub fn add_step(&mut self, id: &str, result: Value) {
-        self.steps.push((id.into(), result));
-        self.steps_value = OnceCell::new();
-        // What a step wrote must be seen by the next.
+    /// Entities are to be read anew.
+    pub fn forget(&self) {
         self.states.borrow_mut().clear();
+    }
+
+    /// May whoever runs this see the event? Custom events are for everybody, a table's for those who may read it.
+    pub fn may_see(&self, event: &Event) -> bool {
+        event.relation.is_none_or(|relation| identity::may_read(relation, identity::current_user()))
+    }
+
+    /// The same world with another event in it: the one that a run waits for.
+    pub fn with_event<'b>(&'b self, event: &'b Event) -> WithEvent<'b>
+    where
+        'a: 'b,
+    {
+        WithEvent { world: self, event: EventScope::new(event, self.now) }
+    }
+
+    /// What started the run, also where `event` is another.
+    fn trigger(&self) -> &Value {
+        self.trigger.get_or_init(|| {
+            let root = |name: &str| self.event.root(name).cloned().unwrap_or_default();
+            let entry = |name: &str, value: Value| (name.into(), value);
+            Value::object(vec![
+                entry("id", Value::text(&self.trigger_id)),
+                entry("event", root("event")),
+                entry("payload", root("payload")),
+                entry("new", root("new")),
+                entry("next", root("new")),
+                entry("old", root("old")),
+                entry("prev", root("old")),
+            ])
+        })
     }
 }
 
@@ -37,8 +73,7 @@ impl Scope for RunScope<'_> {
     fn root(&self, name: &str) -> Option<&Value> {
         match name {
             "run" => Some(&self.run),
-            "trigger" => Some(&self.trigger),
-            "steps" => Some(self.steps_value.get_or_init(|| Value::object(self.steps.clone()))),
+            "trigger" => Some(self.trigger()),
             _ => self.event.root(name),
         }
     }
@@ -57,5 +92,32 @@ impl Scope for RunScope<'_> {
 
     fn now(&self) -> Timestamp {
         self.event.now()
+    }
+}
+
+/// The world of a run with another event in it.
+pub struct WithEvent<'a> {
+    world: &'a RunScope<'a>,
+    event: EventScope<'a>,
+}
+
+impl Scope for WithEvent<'_> {
+    fn root(&self, name: &str) -> Option<&Value> {
+        match name {
+            "run" | "trigger" => self.world.root(name),
+            _ => self.event.root(name),
+        }
+    }
+
+    fn state(&self, kind: &str, id: &str) -> Result<Value, ExprError> {
+        self.world.state(kind, id)
+    }
+
+    fn changed_at(&self, kind: &str, id: &str) -> Result<Option<Timestamp>, ExprError> {
+        self.world.changed_at(kind, id)
+    }
+
+    fn now(&self) -> Timestamp {
+        self.world.now()
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::rc::Rc;
 
-use automation_core::expr::{Budget, ExprError};
+use automation_core::expr::{Budget, ExprError, Scope};
 use automation_core::program::{Action, Step};
 use automation_core::template::SqlTemplate;
 use automation_core::value::Value;
@@ -12,7 +12,6 @@ use pgrx::pg_sys;
 use super::batch::Claimer;
 use super::bind::parameter;
 use super::run::from_expression;
-use super::scope::RunScope;
 use super::versions::Version;
 use crate::api::topics;
 use crate::gucs;
@@ -47,7 +46,8 @@ pub fn execute(
     claimer: &Claimer,
     version: &Version,
     place: usize,
-    scope: &RunScope<'_>,
+    scope: &dyn Scope,
+    time_left_ms: Option<i64>,
 ) -> Result<StepResult, PgError> {
     let step = &version.program.steps[place];
     if claimer.is_worker {
@@ -59,7 +59,8 @@ pub fn execute(
         use_search_path(version, Some(&pinned));
         let result = {
             let slice = claimer.shares.then_some(SLICE_MS);
-            let _timeout = step.timeout_ms.into_iter().chain(slice).min().map(StatementTimeout::start);
+            let limits = step.timeout_ms.into_iter().chain(slice).chain(time_left_ms);
+            let _timeout = limits.min().map(StatementTimeout::start);
             act(version, place, step, scope)?
         };
         // Only in a process of our own: a session that drives the queue by hand has temporary tables and cursors itself.
@@ -86,7 +87,7 @@ fn use_search_path(version: &Version, pinned: Option<&Pinned>) {
     }
 }
 
-fn act(version: &Version, place: usize, step: &Step, scope: &RunScope<'_>) -> Result<StepResult, PgError> {
+fn act(version: &Version, place: usize, step: &Step, scope: &dyn Scope) -> Result<StepResult, PgError> {
     let mut budget = Budget::default();
     match &step.action {
         Action::Sql(template) => {
@@ -123,10 +124,20 @@ fn act(version: &Version, place: usize, step: &Step, scope: &RunScope<'_>) -> Re
             notify(&channel, &value)?;
             Ok(StepResult { shown: "{}".to_owned() })
         }
+        Action::StoreState { kind, entity, state } => {
+            let kind = kind.render(scope, &mut budget).map_err(|error| from_expression(&error, kind.text()))?;
+            let entity = entity.render(scope, &mut budget).map_err(|error| from_expression(&error, entity.text()))?;
+            let value = state.eval(scope, &mut budget).map_err(|error| from_expression(&error, state.text()))?;
+            let event = crate::api::events::store_state(&kind, &entity, &value.to_json())?;
+            let event = event.map_or_else(|| "null".to_owned(), |id| id.to_string());
+            Ok(StepResult { shown: format!("{{\"event_id\":{event}}}") })
+        }
+        // The machine does these itself.
+        _ => Err(PgError::new("XX000", format!("a step of kind {} cannot be performed", step.kind()))),
     }
 }
 
-fn evaluate(template: &SqlTemplate, scope: &RunScope<'_>, budget: &mut Budget) -> Result<Vec<Value>, PgError> {
+fn evaluate(template: &SqlTemplate, scope: &dyn Scope, budget: &mut Budget) -> Result<Vec<Value>, PgError> {
     let value = |expr: &automation_core::expr::Expr| -> Result<Value, ExprError> { expr.eval(scope, budget) };
     template
         .params()

@@ -14,6 +14,21 @@ pub fn now() -> Micros {
     unsafe { pg_sys::GetCurrentTimestamp() }
 }
 
+/// The time by which the engine decides what is due: the wall's, unless this session has set a clock of its own to try
+/// automations out. Workers always go by the wall.
+pub fn engine_now() -> Micros {
+    set_clock().unwrap_or_else(now)
+}
+
+/// The time that set_clock() has set in this session.
+pub fn set_clock() -> Option<Micros> {
+    // SAFETY: reads a process global.
+    if unsafe { pg_sys::MyBackendType } == pg_sys::BackendType::B_BG_WORKER {
+        return None;
+    }
+    crate::gucs::clock()
+}
+
 /// Days since 2000-01-01 in UTC: the number of the partition an instant belongs to.
 pub fn day(at: Micros) -> i64 {
     at.div_euclid(DAY)

@@ -222,3 +222,45 @@ const PENDING: &str = "
 pub fn pending(id: i32) -> Vec<(pg_sys::Oid, i64)> {
     as_engine(|| query(PENDING, &[id.into()], |row| row.oid(1).zip(row.int8(2)))).into_iter().flatten().collect()
 }
+
+const LET_FINISH: &str = "UPDATE automation_internal.automation AS a SET finish_runs = true WHERE a.id = $1";
+
+/// Runs of an automation that is being dropped go on to their end.
+pub fn let_runs_finish(id: i32) {
+    as_engine(|| execute(LET_FINISH, &[id.into()]));
+}
+
+/// A version as versions() lists it.
+pub struct ListedVersion {
+    pub version: i32,
+    pub document: String,
+    pub created_by: String,
+    pub created_at: Micros,
+    pub runs: i64,
+}
+
+const HISTORY_OF: &str = "
+    SELECT v.version, v.document::text, pg_catalog.pg_get_userbyid(v.created_by)::text, v.created_at,
+           (SELECT pg_catalog.count(*) FROM automation_internal.run AS r
+             WHERE r.automation_id = v.automation_id AND r.version_id = v.id)
+      FROM automation_internal.automation_version AS v
+     WHERE v.automation_id = $1
+     ORDER BY v.version DESC";
+
+/// All versions of an automation, newest first.
+pub fn history_of(id: i32) -> Vec<ListedVersion> {
+    as_engine(|| {
+        query(HISTORY_OF, &[id.into()], |row| {
+            Some(ListedVersion {
+                version: row.int4(1)?,
+                document: row.text(2)?,
+                created_by: row.text(3)?,
+                created_at: row.int8(4)?,
+                runs: row.int8(5)?,
+            })
+        })
+    })
+    .into_iter()
+    .flatten()
+    .collect()
+}

@@ -6,19 +6,57 @@ use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{Arg, Row, execute, query};
 use crate::pg::identity::as_engine;
 
-/// Why a run is to be started.
+/// Why a run is to be started or woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     Trigger,
     Manual,
+    /// Something that a wait depends on may have changed.
+    Look,
+    /// The time of a wait has come.
+    Due,
+    /// An event came.
+    Event,
+    /// A signal came.
+    Signal,
+    /// The run it waits for has ended.
+    RunEnded,
+    /// A person said to go on without it.
+    Skip,
+    /// The automation is active again.
+    Thaw,
+    /// The run took too long.
+    RunTimeout,
+    /// A wait was armed in a transaction that has committed meanwhile.
+    Arm,
 }
+
+const CODES: [(Reason, u8); 11] = [
+    (Reason::Arm, b'a'),
+    (Reason::Trigger, b't'),
+    (Reason::Manual, b'm'),
+    (Reason::Look, b'w'),
+    (Reason::Due, b'd'),
+    (Reason::Event, b'e'),
+    (Reason::Signal, b'g'),
+    (Reason::RunEnded, b'r'),
+    (Reason::Skip, b'k'),
+    (Reason::Thaw, b'z'),
+    (Reason::RunTimeout, b'x'),
+];
 
 impl Reason {
     fn code(self) -> i8 {
-        match self {
-            Reason::Trigger => b't' as i8,
-            Reason::Manual => b'm' as i8,
-        }
+        CODES.iter().find(|(reason, _)| *reason == self).map_or(b't', |(_, code)| *code) as i8
+    }
+
+    fn from_code(code: i8) -> Self {
+        CODES.iter().find(|(_, known)| *known as i8 == code).map_or(Reason::Trigger, |(reason, _)| *reason)
+    }
+
+    /// Does it begin a run, rather than move one?
+    pub fn starts(self) -> bool {
+        matches!(self, Reason::Trigger | Reason::Manual)
     }
 }
 
@@ -28,14 +66,18 @@ pub struct NewDispatch {
     pub owner: pg_sys::Oid,
     pub id: i64,
     pub run_id: i64,
-    pub event_id: i64,
-    pub event_at: Micros,
+    /// The event that starts the run: (id, when).
+    pub event: Option<(i64, Micros)>,
     pub created_at: Micros,
     pub ordering_key: Option<i64>,
     pub automation_id: i32,
     pub version_id: i32,
     pub trigger_no: i16,
     pub reason: Reason,
+    /// The wait that is to be woken.
+    pub wait_no: Option<i32>,
+    /// The event that wakes it: (id, when).
+    pub cause: Option<(i64, Micros)>,
 }
 
 /// Appends dispatches. The unique index over (event, automation, trigger) raises an error rather than let one in twice.
@@ -47,8 +89,8 @@ pub fn insert(rows: &[NewDispatch]) -> bool {
                 Some(pg_sys::Datum::from(row.owner)),
                 Some(pg_sys::Datum::from(row.id)),
                 Some(pg_sys::Datum::from(row.run_id)),
-                Some(pg_sys::Datum::from(row.event_id)),
-                Some(pg_sys::Datum::from(row.event_at)),
+                row.event.map(|(id, _)| pg_sys::Datum::from(id)),
+                row.event.map(|(_, at)| pg_sys::Datum::from(at)),
                 Some(pg_sys::Datum::from(row.created_at)),
                 row.ordering_key.map(pg_sys::Datum::from),
                 Some(pg_sys::Datum::from(row.automation_id)),
@@ -56,6 +98,9 @@ pub fn insert(rows: &[NewDispatch]) -> bool {
                 Some(pg_sys::Datum::from(row.trigger_no)),
                 Some(pg_sys::Datum::from(0i16)),
                 Some(pg_sys::Datum::from(row.reason.code())),
+                row.wait_no.map(pg_sys::Datum::from),
+                row.cause.map(|(id, _)| pg_sys::Datum::from(id)),
+                row.cause.map(|(_, at)| pg_sys::Datum::from(at)),
             ]
         }),
     )
@@ -75,13 +120,16 @@ pub struct Dispatch {
     pub attempt: i16,
     pub automation: String,
     pub active: bool,
+    pub reason: Reason,
+    pub wait_no: i32,
+    pub cause: Option<(i64, Micros)>,
 }
 
 // MATERIALIZED is written out because a subquery with LIMIT that is joined may be run twice and claim too much.
 pub const CLAIM: &str = "
     WITH claimed AS MATERIALIZED (
         SELECT d.id, d.run_id, d.event_id, d.event_at, d.ordering_key, d.automation_id, d.version_id, d.trigger_no,
-               d.attempt
+               d.attempt, d.reason, d.wait_no, d.cause_id, d.cause_at
           FROM automation_internal.dispatch AS d
          WHERE d.owner = $1
            AND d.id >= $2
@@ -89,7 +137,7 @@ pub const CLAIM: &str = "
          LIMIT $3
            FOR UPDATE SKIP LOCKED)
     SELECT c.id, c.run_id, c.event_id, c.event_at, c.ordering_key, c.automation_id, c.version_id, c.trigger_no,
-           c.attempt, a.name, a.status = 'active'
+           c.attempt, a.name, a.status = 'active' OR a.finish_runs, c.reason, c.wait_no, c.cause_id, c.cause_at
       FROM claimed AS c
       JOIN automation_internal.automation AS a ON a.id = c.automation_id
      ORDER BY c.id";
@@ -102,13 +150,13 @@ pub fn claim(owner: pg_sys::Oid, floor: i64, limit: i64) -> Vec<Dispatch> {
 const CLAIM_ONE: &str = "
     WITH claimed AS MATERIALIZED (
         SELECT d.id, d.run_id, d.event_id, d.event_at, d.ordering_key, d.automation_id, d.version_id, d.trigger_no,
-               d.attempt
+               d.attempt, d.reason, d.wait_no, d.cause_id, d.cause_at
           FROM automation_internal.dispatch AS d
          WHERE d.owner = $1
            AND d.id = $2
            FOR UPDATE SKIP LOCKED)
     SELECT c.id, c.run_id, c.event_id, c.event_at, c.ordering_key, c.automation_id, c.version_id, c.trigger_no,
-           c.attempt, a.name, a.status = 'active'
+           c.attempt, a.name, a.status = 'active' OR a.finish_runs, c.reason, c.wait_no, c.cause_id, c.cause_at
       FROM claimed AS c
       JOIN automation_internal.automation AS a ON a.id = c.automation_id";
 
@@ -130,6 +178,9 @@ fn read(row: &Row<'_>) -> Dispatch {
         attempt: row.int2(9).unwrap_or_default(),
         automation: row.text(10).unwrap_or_default(),
         active: row.bool(11).unwrap_or_default(),
+        reason: row.char(12).map_or(Reason::Trigger, Reason::from_code),
+        wait_no: row.int4(13).unwrap_or_default(),
+        cause: row.int8(14).zip(row.int8(15)),
     }
 }
 
@@ -199,6 +250,7 @@ const FIND_RUN: &str = "
     SELECT d.owner, d.id
       FROM automation_internal.dispatch AS d
      WHERE d.run_id = $1
+       AND d.reason IN ('t', 'm')
        FOR UPDATE";
 
 /// Locks the dispatch of a run that has not started, waiting for an executor that has it in hand.
@@ -208,7 +260,7 @@ pub fn lock_run(run_id: i64) -> Option<(pg_sys::Oid, i64)> {
 
 const OF_RUN: &str = "
     SELECT d.id, d.run_id, d.event_id, d.event_at, d.ordering_key, d.automation_id, d.version_id, d.trigger_no,
-           d.attempt, a.name, a.status = 'active'
+           d.attempt, a.name, a.status = 'active' OR a.finish_runs, d.reason, d.wait_no, d.cause_id, d.cause_at
       FROM automation_internal.dispatch AS d
       JOIN automation_internal.automation AS a ON a.id = d.automation_id
      WHERE d.owner = $1 AND d.id = $2";

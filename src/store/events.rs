@@ -21,6 +21,12 @@ pub enum Op {
     Emitted,
     /// An order to start a run: `next` names automation and run.
     Started,
+    /// A signal: its name is the kind, its key the entity.
+    Signalled,
+    /// A run that another waits for has ended: its number is the entity.
+    Ended,
+    /// An order to move runs that wait: `next` says which and how.
+    Moved,
 }
 
 impl Op {
@@ -32,6 +38,9 @@ impl Op {
             Op::Truncated => b't',
             Op::Emitted => b'e',
             Op::Started => b's',
+            Op::Signalled => b'g',
+            Op::Ended => b'r',
+            Op::Moved => b'm',
         }
     }
 
@@ -43,6 +52,9 @@ impl Op {
             b't' => Op::Truncated,
             b'e' => Op::Emitted,
             b's' => Op::Started,
+            b'g' => Op::Signalled,
+            b'r' => Op::Ended,
+            b'm' => Op::Moved,
             _ => return None,
         })
     }
@@ -56,7 +68,15 @@ impl Op {
             Op::Truncated => "truncated",
             Op::Emitted => "emitted",
             Op::Started => "started",
+            Op::Signalled => "signalled",
+            Op::Ended => "ended",
+            Op::Moved => "moved",
         }
+    }
+
+    /// Is it about an entity's state?
+    pub fn is_change(self) -> bool {
+        matches!(self, Op::Created | Op::Updated | Op::Deleted | Op::Truncated)
     }
 }
 
@@ -202,6 +222,59 @@ impl Event {
         })
     }
 
+    /// The event as a suspended run keeps it.
+    pub fn to_json(&self) -> String {
+        serde_json::json!({
+            "id": self.id,
+            "xid": self.xid,
+            "occurred_at": self.occurred_at,
+            "cause_run": self.cause_run,
+            "relation": self.relation.map(pg_sys::Oid::to_u32),
+            "role": self.role.to_u32(),
+            "depth": self.depth,
+            "op": self.op.code(),
+            "truncated": self.truncated,
+            "kind": self.kind,
+            "entity_id": self.entity_id,
+            "topic": self.topic,
+            "tenant": self.tenant,
+            "actor": self.actor,
+            "changed": self.changed,
+            "prev": self.prev,
+            "next": self.next,
+            "payload": self.payload,
+        })
+        .to_string()
+    }
+
+    /// Reads what `to_json` wrote.
+    pub fn from_json(text: &str) -> Option<Event> {
+        let json: serde_json::Value = serde_json::from_str(text).ok()?;
+        let text = |name: &str| json[name].as_str().map(str::to_owned);
+        let oid = |name: &str| json[name].as_u64().map(|oid| pg_sys::Oid::from(oid as u32));
+        let changed = json["changed"].as_array().into_iter().flatten();
+        Some(Event {
+            id: json["id"].as_i64()?,
+            xid: json["xid"].as_u64()?,
+            occurred_at: json["occurred_at"].as_i64()?,
+            cause_run: json["cause_run"].as_i64(),
+            relation: oid("relation"),
+            role: oid("role")?,
+            depth: json["depth"].as_i64()? as i16,
+            op: Op::from_code(json["op"].as_i64()? as i8)?,
+            truncated: json["truncated"].as_bool()?,
+            kind: text("kind"),
+            entity_id: text("entity_id"),
+            topic: text("topic"),
+            tenant: text("tenant"),
+            actor: text("actor"),
+            changed: changed.filter_map(|name| name.as_str().map(str::to_owned)).collect(),
+            prev: text("prev"),
+            next: text("next"),
+            payload: text("payload"),
+        })
+    }
+
     /// The topic under which triggers see it.
     pub fn topic(&self) -> String {
         match (&self.topic, &self.kind) {
@@ -229,6 +302,28 @@ fn overlay(whole: &Value, fields: &Value) -> Value {
     let (Value::Object(whole), Value::Object(fields)) = (whole, fields) else { return whole.clone() };
     let merged = whole.iter().map(|(name, value)| (name.clone(), fields.get(name).unwrap_or(value).clone())).collect();
     Value::object(merged)
+}
+
+/// Puts an event into the log once more, because the first time it could not be routed. Returns the new id.
+pub fn append_again(event: &Event) -> i64 {
+    fn bytes(text: &Option<String>) -> Option<&[u8]> {
+        text.as_deref().map(str::as_bytes)
+    }
+    let changed = (!event.changed.is_empty()).then(|| Arg::texts(&event.changed).datum()).flatten();
+    append_event(&NewEvent {
+        op: Some(event.op),
+        relation: event.relation,
+        truncated: event.truncated,
+        kind: event.kind.as_deref(),
+        entity_id: bytes(&event.entity_id),
+        topic: event.topic.as_deref(),
+        tenant: bytes(&event.tenant),
+        dedup_key: None,
+        changed,
+        prev: bytes(&event.prev),
+        next: bytes(&event.next),
+        payload: bytes(&event.payload),
+    })
 }
 
 /// One event by its id, whoever may see it.

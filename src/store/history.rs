@@ -1,9 +1,10 @@
 //! Runs that ended.
 use pgrx::pg_sys;
 
+use super::live::WaitNote;
 use crate::pg::append::{append, varlena};
 use crate::pg::clock::Micros;
-use crate::pg::engine_sql::query_one;
+use crate::pg::engine_sql::{Arg, query, query_one};
 use crate::pg::identity::as_engine;
 
 /// How a run ended. The words are those of the status column.
@@ -45,11 +46,21 @@ pub struct EndedRun {
     pub entity_id: Option<String>,
     pub key: Option<String>,
     pub tenant: Option<String>,
-    pub reason: Option<&'static str>,
+    pub reason: Option<String>,
     /// JSON: sqlstate, message, detail, hint, context, step.
     pub error: Option<String>,
     /// JSON list of the steps taken.
     pub steps: Option<String>,
+    /// The run that started it and waits for it.
+    pub parent: Option<i64>,
+    /// JSON: its variables.
+    pub output: Option<String>,
+    /// JSON: where it stood when it failed.
+    pub state: Option<String>,
+    /// It had suspended: what it still waited for. Not part of the row.
+    pub live: Option<Vec<WaitNote>>,
+    /// Runs that it waited for and nobody waits for any more. Not part of the row.
+    pub abandoned: Vec<i64>,
 }
 
 /// Appends runs to the history.
@@ -77,12 +88,33 @@ pub fn insert(at: Micros, runs: &[EndedRun]) -> bool {
                 text(&run.entity_id),
                 text(&run.key),
                 text(&run.tenant),
-                run.reason.map(|reason| varlena(reason.as_bytes())),
+                text(&run.reason),
                 text(&run.error),
                 text(&run.steps),
+                run.parent.map(pg_sys::Datum::from),
+                text(&run.output),
+                text(&run.state),
             ]
         }),
     )
+}
+
+const OUTCOMES: &str = "
+    SELECT h.id, h.status, h.output, h.error
+      FROM automation_internal.run_history AS h
+     WHERE h.id = ANY ($1)";
+
+/// How runs ended: (run, status, output, error).
+pub fn outcomes(runs: &[i64]) -> Vec<(i64, String, Option<String>, Option<String>)> {
+    if runs.is_empty() {
+        return Vec::new();
+    }
+    as_engine(|| {
+        query(OUTCOMES, &[Arg::int8s(runs)], |row| Some((row.int8(1)?, row.text(2)?, row.text(3), row.text(4))))
+    })
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 const ENDING: &str = "

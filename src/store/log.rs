@@ -1,7 +1,7 @@
 //! What the engine has to say that belongs to no single run, and who changed what.
 use pgrx::pg_sys;
 
-use crate::pg::engine_sql::{Arg, execute};
+use crate::pg::engine_sql::{Arg, execute, query_one};
 use crate::pg::identity::{as_engine, current_user};
 use crate::pg::{clock, names};
 
@@ -90,4 +90,31 @@ pub fn dead_letter(entry: &Entry<'_>, error: &str) {
             ],
         )
     });
+}
+
+/// Something the engine gave up on.
+pub struct Letter {
+    pub owner: Option<pgrx::pg_sys::Oid>,
+    pub run_id: Option<i64>,
+    pub event_id: Option<i64>,
+}
+
+const LETTER: &str = "
+    SELECT d.owner, d.run_id, d.event_id
+      FROM automation_internal.dead_letter AS d
+     WHERE d.id = $1
+       FOR UPDATE";
+
+/// Locks a dead letter.
+pub fn letter(id: i64) -> Option<Letter> {
+    as_engine(|| {
+        query_one(LETTER, &[id.into()], |row| Letter { owner: row.oid(1), run_id: row.int8(2), event_id: row.int8(3) })
+    })
+}
+
+const FORGET_LETTER: &str = "DELETE FROM automation_internal.dead_letter AS d WHERE d.id = $1";
+
+/// It is being tried again.
+pub fn forget_letter(id: i64) {
+    as_engine(|| execute(FORGET_LETTER, &[id.into()]));
 }

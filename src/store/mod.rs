@@ -1,7 +1,7 @@
 //! The only SQL in Rust: typed in, typed out. Nothing here decides anything.
 //!
-//! Lock order of the engine, kept by every path: automation row -> dispatch rows in id order -> router_cursor ->
-//! appended rows. The router takes router_cursor first but locks no other row; so no two paths wait for each other in
+//! Lock order of the engine, kept by every path: automation row -> dispatch rows in id order -> run rows ->
+//! router_cursor -> appended rows. The router takes router_cursor first but locks no other row; so no two paths wait for each other in
 //! a circle.
 pub mod automations;
 pub mod dispatches;
@@ -9,10 +9,14 @@ pub mod events;
 pub mod health;
 pub mod history;
 pub mod kinds;
+pub mod live;
 pub mod log;
 pub mod owners;
 pub mod partitions;
 pub mod rights;
 pub mod router;
 pub mod runs;
+pub mod signals;
 pub mod stats;
+pub mod timers;
+pub mod wakes;

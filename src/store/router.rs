@@ -109,7 +109,8 @@ const FINISH_BATCH: &str = "
            to_snapshot = NULL, to_floor = NULL, to_ceiling = NULL, position = 0
      WHERE c.singleton";
 
-fn text_of(snapshot: &Snapshot) -> String {
+/// A snapshot in Postgres' own notation.
+pub fn text_of(snapshot: &Snapshot) -> String {
     let list: Vec<String> = snapshot.in_progress.iter().map(u64::to_string).collect();
     format!("{}:{}:{}", snapshot.xmin, snapshot.xmax, list.join(","))
 }
@@ -175,6 +176,37 @@ const SINCE_TRANSACTION: &str = "
 pub fn events_since(xid: u64, below: u64, above: i64, up_to: i64, limit: i64) -> Vec<Event> {
     let args = [Arg::xid8(xid), Arg::xid8(below), above.into(), up_to.into(), limit.into()];
     read(query(SINCE_TRANSACTION, &args, |row| Event::read(row, 1)))
+}
+
+/// Most events of which a wait is asked whether it was for one of them.
+const MOST_MISSED: i64 = 10_000;
+
+/// What has been committed since a moment in the log: not visible in its snapshot, and of the transaction that took it
+/// only what it wrote later.
+pub fn events_since_seen(snapshot: &Snapshot, xid: u64, up_to: i64) -> Vec<Event> {
+    crate::pg::identity::as_engine(|| {
+        let mut found = events_of(&snapshot.in_progress, 0, i64::MAX, MOST_MISSED);
+        found.extend(events_since(snapshot.xmax, u64::MAX >> 1, 0, i64::MAX, MOST_MISSED));
+        if xid != 0 && !snapshot.in_progress.contains(&xid) && xid < snapshot.xmax {
+            found.extend(events_of(&[xid], up_to, i64::MAX, MOST_MISSED));
+        }
+        found.sort_by_key(|event| event.id);
+        found.dedup_by_key(|event| event.id);
+        found
+    })
+}
+
+const AFTER: &str = "
+    SELECT e.id, e.xid, e.occurred_at, e.cause_run, e.relation, e.role, e.depth, e.op, e.truncated, e.kind,
+           e.entity_id, e.topic, e.tenant, e.actor, e.changed, e.prev, e.next, e.payload
+      FROM automation_internal.event AS e
+     WHERE e.occurred_at >= $1
+       AND e.op IN ('c', 'u', 'd', 't', 'e')
+     ORDER BY e.id";
+
+/// Everything in the log since a point in time, for a wait that looks back.
+pub fn events_after(at: i64) -> Vec<Event> {
+    crate::pg::identity::as_engine(|| read(query(AFTER, &[Arg::timestamp(at)], |row| Event::read(row, 1))))
 }
 
 fn read(rows: Vec<Option<Event>>) -> Vec<Event> {

@@ -1,7 +1,7 @@
 //! Runs that were asked for but not routed yet.
 use pgrx::pg_sys;
 
-use crate::pg::engine_sql::{Arg, execute, query_one};
+use crate::pg::engine_sql::{Arg, execute, query, query_one};
 use crate::pg::identity::{as_engine, current_user};
 use crate::pg::{clock, names};
 
@@ -26,4 +26,73 @@ const REQUEST_CANCEL: &str = "
 pub fn request_cancel(run_id: i64) -> bool {
     let by = names::role_name(current_user()).unwrap_or_default();
     as_engine(|| execute(REQUEST_CANCEL, &[run_id.into(), by.as_str().into(), Arg::timestamp(clock::now())])) == 1
+}
+
+const NOT_ENDED: &str = "
+    SELECT r.id, r.owner,
+           pg_catalog.json_build_object('id', r.id, 'automation', a.name, 'version', v.version, 'status', r.status,
+               'key', r.key, 'kind', r.kind, 'entity_id', r.entity_id, 'entity', r.kind || ':' || r.entity_id,
+               'tenant', r.tenant, 'started_at', r.started_at)
+      FROM (SELECT w.id, w.owner, w.automation_id, w.version_id, w.status, w.key, w.kind, w.entity_id, w.tenant,
+                   w.started_at
+              FROM automation_internal.run AS w
+             UNION ALL
+            SELECT d.run_id, d.owner, d.automation_id, d.version_id, 'pending', NULL, e.kind, e.entity_id, e.tenant,
+                   NULL
+              FROM automation_internal.dispatch AS d
+              JOIN automation_internal.event AS e ON e.id = d.event_id AND e.occurred_at = d.event_at) AS r
+      JOIN automation_internal.automation AS a ON a.id = r.automation_id
+      JOIN automation_internal.automation_version AS v ON v.id = r.version_id
+     ORDER BY r.id";
+
+/// Every run that waits or is queued: (run, owner, JSON of what is known).
+pub fn not_ended() -> Vec<(i64, pg_sys::Oid, String)> {
+    as_engine(|| query(NOT_ENDED, &[], |row| Some((row.int8(1)?, row.oid(2)?, row.text(3)?))))
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// A run that failed, as far as it matters for trying it again.
+pub struct FailedRun {
+    pub owner: pg_sys::Oid,
+    pub status: String,
+    pub automation: String,
+    pub automation_id: i32,
+    pub automation_status: String,
+    pub version_id: i32,
+    pub trigger_no: i16,
+    pub event_id: i64,
+    pub tenant: Option<String>,
+    pub state: Option<String>,
+    pub failed_step: Option<String>,
+}
+
+const FAILED: &str = "
+    SELECT h.owner, h.status, a.name, h.automation_id, a.status, h.version_id, h.trigger_no, h.event_id, h.tenant,
+           h.state, h.error ->> 'step'
+      FROM automation_internal.run_history AS h
+      JOIN automation_internal.automation AS a ON a.id = h.automation_id
+     WHERE h.id = $1";
+
+/// A run that has ended.
+pub fn ended(run_id: i64) -> Option<FailedRun> {
+    as_engine(|| {
+        query_one(FAILED, &[run_id.into()], |row| {
+            Some(FailedRun {
+                owner: row.oid(1)?,
+                status: row.text(2)?,
+                automation: row.text(3)?,
+                automation_id: row.int4(4)?,
+                automation_status: row.text(5)?,
+                version_id: row.int4(6)?,
+                trigger_no: row.int2(7)?,
+                event_id: row.int8(8)?,
+                tenant: row.text(9),
+                state: row.text(10),
+                failed_step: row.text(11),
+            })
+        })
+    })
+    .flatten()
 }

@@ -45,6 +45,12 @@ pub fn add<'a>(counts: impl Iterator<Item = (&'a (i32, i16), &'a Counts)>, at: M
     )
 }
 
+/// A run that had begun was cancelled.
+pub fn count_cancelled(automation: i32, trigger: i16, at: Micros) {
+    let counts = Counts { cancelled: 1, ..Default::default() };
+    as_engine(|| add(std::iter::once((&(automation, trigger), &counts)), at));
+}
+
 const FOLD: &str = "
     WITH old AS (
         DELETE FROM automation_internal.stat AS s

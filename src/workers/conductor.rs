@@ -81,6 +81,8 @@ struct Conductor {
     /// Microseconds to let pass after the last look.
     nap: i64,
     failures: u32,
+    /// When the next timer is due; 0 if that has to be looked up.
+    next_timer: i64,
 }
 
 /// What to do after a turn.
@@ -104,6 +106,7 @@ impl Conductor {
             looked_at: 0,
             nap: 0,
             failures: 0,
+            next_timer: 0,
         }
     }
 
@@ -146,12 +149,18 @@ impl Conductor {
             self.heartbeat_at = now;
         }
         let moved = heartbeat && shmem::completed_transactions() != self.completed;
-        if !hinted && !moved {
+        let hint = self.slot.timer_hint.swap(0, Ordering::AcqRel);
+        if hint != 0 {
+            self.next_timer = self.next_timer.min(hint);
+        }
+        let due = self.next_timer <= now;
+        if !hinted && !moved && !due {
+            self.slot.next_timer.store(self.next_timer, Ordering::Release);
             let pool_wait = self.pool.attend(now);
-            return Next::Wait(pool_wait.map_or(HEARTBEAT, |wait| wait.min(HEARTBEAT)));
+            return Next::Wait(pool_wait.map_or(HEARTBEAT, |wait| wait.min(HEARTBEAT)).min(self.until_timer(now)));
         }
         self.completed = shmem::completed_transactions();
-        let outcome = in_transaction(|| self.look(hinted, now));
+        let outcome = in_transaction(|| self.look(hinted || due, moved || due, now));
         self.looked_at = clock::now();
         self.nap = match &outcome {
             Ok(Look::Routed { more: false, dispatches: 0, .. }) => 5_000,
@@ -185,13 +194,20 @@ impl Conductor {
         }
     }
 
+    /// How long until the next timer is due; a little more, so that it is not looked at before its time.
+    fn until_timer(&self, now: i64) -> Duration {
+        Duration::from_micros((self.next_timer.saturating_sub(now)).clamp(0, 3_600_000_000) as u64 + 500)
+    }
+
     fn after_look(&mut self, now: i64, wait: Duration) -> Next {
         // What we committed ourselves is no news.
         let pool_wait = self.pool.attend(now);
-        Next::Wait(pool_wait.map_or(wait, |pool| pool.min(wait)))
+        self.slot.next_timer.store(self.next_timer, Ordering::Release);
+        let wait = pool_wait.map_or(wait, |pool| pool.min(wait));
+        Next::Wait(wait.min(self.until_timer(clock::now())))
     }
 
-    fn look(&mut self, hinted: bool, now: i64) -> Look {
+    fn look(&mut self, hinted: bool, timers: bool, now: i64) -> Look {
         if !names::extension_installed() {
             return Look::Gone;
         }
@@ -204,14 +220,23 @@ impl Conductor {
             self.keep_house_at = now + janitor::INTERVAL;
             janitor::keep_house();
         }
-        if !hinted && !router::anything_new() {
+        if timers {
+            // Also finds what a hint that was lost would have told.
+            self.next_timer = store::timers::next().unwrap_or(i64::MAX);
+        }
+        if !hinted && self.next_timer > now && !router::anything_new() {
             return Look::Nothing;
         }
         // A batch that failed is tried again event by event, so that one bad event does not hold up the rest.
         let limit = if self.failures > 0 { 1 } else { gucs::route_batch_size() };
         match router::route(limit) {
             Routed::Busy => Look::Busy,
-            Routed::Events { events, dispatches, more, owners } => Look::Routed { events, dispatches, more, owners },
+            Routed::Events { events, dispatches, more, owners } => {
+                if self.next_timer <= now {
+                    self.next_timer = store::timers::next().unwrap_or(i64::MAX);
+                }
+                Look::Routed { events, dispatches, more, owners }
+            }
         }
     }
 

@@ -191,6 +191,7 @@ impl Executor {
             Ok(Some(turn)) => {
                 self.claimer.committed();
                 self.failures = 0;
+                self.look_at_armed();
                 self.account(&turn, clock::now() - began, limit);
                 self.alone = turn.alone;
                 if let (Work::Only(id), true) = (work, self.counted.is_some()) {
@@ -215,6 +216,32 @@ impl Executor {
                 self.failed(&failure, limit)
             }
         }
+    }
+
+    /// Looks once more, in a new snapshot, at the waits that the last commit has armed: what changed between their
+    /// evaluation and that commit may have been routed before they could be seen.
+    fn look_at_armed(&mut self) {
+        // A run that goes on may suspend again at once; a loop of waits that are fulfilled must not keep us here.
+        for _ in 0..10 {
+            let armed = std::mem::take(&mut self.claimer.armed);
+            if armed.is_empty() {
+                return;
+            }
+            failpoint("armed");
+            let claimer = &mut self.claimer;
+            let looked = in_transaction(|| {
+                if names::extension_installed() {
+                    executor::look_at_armed(claimer, &armed);
+                }
+                failpoint("before_arm_commit");
+            });
+            if looked.is_err() {
+                // Their timers are still there.
+                self.claimer.armed.clear();
+                return;
+            }
+        }
+        self.claimer.armed.clear();
     }
 
     fn account(&mut self, turn: &Turn, took: i64, limit: i64) {
@@ -313,7 +340,7 @@ impl Executor {
         if let Some(head) = self.claimer.head
             && (hopeless || self.failures >= MOST_TRIES)
         {
-            let claimer = &self.claimer;
+            let claimer = &mut self.claimer;
             let written = in_transaction(|| {
                 // Whoever else has it will see it fail himself.
                 if !store::dispatches::claim_one(claimer.owner, head).is_empty() {

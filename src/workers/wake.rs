@@ -15,6 +15,8 @@ thread_local! {
     static CAPTURED: Cell<bool> = const { Cell::new(false) };
     static CLAIMED: Cell<bool> = const { Cell::new(false) };
     static LAUNCH: Cell<bool> = const { Cell::new(false) };
+    /// The earliest deadline that this transaction has set.
+    static TIMER: Cell<i64> = const { Cell::new(i64::MAX) };
 }
 
 fn register() {
@@ -32,6 +34,14 @@ pub fn conductor_at_commit() {
     if !CAPTURED.replace(true) {
         register();
     }
+}
+
+/// Tells the conductor, when this transaction commits, that something is due then.
+pub fn timer_at_commit(due_at: i64) {
+    if TIMER.get() == i64::MAX {
+        register();
+    }
+    TIMER.set(TIMER.get().min(due_at));
 }
 
 /// Tells the other claimers if this transaction does not keep what it claimed.
@@ -74,6 +84,12 @@ unsafe extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type,
         pg_sys::XactEvent::XACT_EVENT_COMMIT => {
             events::forget_buffered();
             CLAIMED.set(false);
+            let due_at = TIMER.replace(i64::MAX);
+            if due_at != i64::MAX
+                && let Some(slot) = shmem::shared().database(shmem::my_database())
+            {
+                slot.announce_timer(due_at);
+            }
             if CAPTURED.replace(false)
                 && let Some(slot) = shmem::shared().database(shmem::my_database())
             {
@@ -85,6 +101,7 @@ unsafe extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type,
         }
         pg_sys::XactEvent::XACT_EVENT_ABORT | pg_sys::XactEvent::XACT_EVENT_PREPARE => {
             CAPTURED.set(false);
+            TIMER.set(i64::MAX);
             LAUNCH.set(false);
             crate::capture::forget_moved_rows();
             events::forget_buffered();

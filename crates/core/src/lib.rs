@@ -7,11 +7,16 @@
 pub mod check;
 pub mod condition;
 pub mod cron;
+pub mod cycles;
 pub mod definition;
+pub mod derive;
 pub mod expr;
+pub mod fairness;
+pub mod gate;
 pub mod lifecycle;
 pub mod machine;
 pub mod program;
+pub mod schedule;
 pub mod suggest;
 pub mod template;
 pub mod topic;

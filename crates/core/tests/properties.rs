@@ -2,6 +2,8 @@
 
 #[path = "properties/automations.rs"]
 mod automations;
+#[path = "properties/gates.rs"]
+mod gates;
 #[path = "properties/generate.rs"]
 mod generate;
 #[path = "properties/language.rs"]

@@ -111,15 +111,17 @@ SELECT automation.drain();
 SELECT status, ended_reason FROM automation.runs WHERE id = :run;
 SELECT count(*) FROM effect WHERE what LIKE '%never%';
 
--- drop_automation: what is queued is cancelled, or the drop refused; history keeps its name
+-- drop_automation: what is queued is cancelled, or goes on to its end; history keeps its name
+SELECT name, version FROM automation.define('l-finish', trigger => automation.on_created('l_item'),
+  steps => ARRAY[automation.sql($$ SELECT 1 $$)]);
 INSERT INTO item VALUES (7);
 SELECT automation.route() > 0 AS routed;
-SELECT automation.drop_automation('l', runs => 'finish');
-\echo :LAST_ERROR_SQLSTATE
 SELECT automation.drop_automation('l', runs => 'maybe');
+\echo :LAST_ERROR_SQLSTATE
+SELECT automation.drop_automation('l-finish', runs => 'finish');
 SELECT automation.drop_automation('l');
 SELECT automation.drain();
-SELECT status, ended_reason, automation FROM automation.runs WHERE entity = 'l_item:7';
+SELECT status, ended_reason, automation FROM automation.runs WHERE entity = 'l_item:7' ORDER BY automation;
 SELECT count(*) FROM automation.automations WHERE name = 'l';
 SELECT automation.drop_automation('l-call');
 SELECT automation.unwatch_table('item');

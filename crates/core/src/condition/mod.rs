@@ -11,6 +11,7 @@ mod time_window;
 
 pub use explain::Refusal;
 pub use pointer::{Operator, PointerFilter};
+pub(crate) use structured::member;
 pub use structured::{NumericState, StateIs};
 pub use time_window::TimeWindow;
 

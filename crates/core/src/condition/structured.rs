@@ -139,7 +139,7 @@ impl StateIs {
 }
 
 /// A dotted path into a state.
-fn member<'a>(state: &'a Value, path: &str) -> &'a Value {
+pub(crate) fn member<'a>(state: &'a Value, path: &str) -> &'a Value {
     static NULL: Value = Value::Null;
     if let Some(value) = state.get(path) {
         return value;

@@ -76,7 +76,8 @@ impl Cron {
         };
         if !cron.ever_fires() {
             return Err(error(0..text.len(), "the schedule never fires".to_owned())
-                .with_detail("No date of the calendar has this day, month and weekday."));
+                .with_detail("No date of the calendar has this day, month and weekday.")
+                .with_hint("L is the last day of a month, as in 0 0 L 2 *."));
         }
         Ok(cron)
     }

@@ -2,16 +2,19 @@
 //!
 //! The document is what is stored, compared and given back; [`crate::program`] turns it into something that runs.
 
+mod options;
 mod problem;
 mod step;
 mod trigger;
+mod values;
 
+pub use options::{DedupDef, Mode, RateDef};
 pub use problem::Problem;
 pub use step::{MAX_NESTING, StepDef, StepKind};
 pub use trigger::{On, TriggerDef};
+pub(crate) use values::{DEFAULT_TTL, MAX_HOLD, in_words, micros, spelled};
 
 use crate::suggest::nearest;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
@@ -85,27 +88,41 @@ pub struct Document {
     /// Only events of this tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
+    /// What happens when it is to start while a run with the same key is under way.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub mode: Mode,
+    /// Most runs with the same key that are under way or queued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_runs: Option<u32>,
+    /// More executions than this within a time pause it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_executions: Option<RateDef>,
+    /// No other automation that asks for it works on the same entity at the same time.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub entity_lock: bool,
+    /// Which events are the same to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dedup: Option<DedupDef>,
+    /// Runs of higher priority start first among those of one owner and tenant.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub priority: i32,
+    /// How long, or how many, ended runs are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Json>,
+    /// Most runs that execute at the same time; others wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// After how many failed runs in a row it is paused; false for never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breaker: Option<Json>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-const FIELDS: &[&str] = &[
-    "name",
-    "description",
-    "trigger",
-    "triggers",
-    "condition",
-    "key",
-    "steps",
-    "on_failure",
-    "ordering",
-    "on_pause",
-    "max_steps",
-    "timeout",
-    "tenant",
-];
+/// The fields that are not options.
+const FIELDS: [&str; 6] = ["name", "trigger", "triggers", "condition", "steps", "on_failure"];
 
 /// Reads a document and fills in what it leaves open: ids, lists, aliases. All problems of shape are returned, not
 /// only the first.
@@ -116,7 +133,8 @@ pub fn read(document: &Json) -> Result<Document, Vec<Problem>> {
     let mut problems = Vec::new();
     let mut fields = fields.clone();
     fields.retain(|_, value| !value.is_null());
-    unknown_fields(&fields, FIELDS, "", "definition", &mut problems);
+    let known: Vec<&str> = FIELDS.into_iter().chain(options::OPTIONS.iter().map(|(field, _)| *field)).collect();
+    unknown_fields(&fields, &known, "", "definition", &mut problems);
     if let Some(one) = fields.remove("trigger") {
         if fields.contains_key("triggers") {
             problems.push(Problem::shape("trigger", "definition", "give either \"trigger\" or \"triggers\", not both"));
@@ -151,57 +169,18 @@ pub fn read(document: &Json) -> Result<Document, Vec<Problem>> {
         max_steps: None,
         timeout: None,
         tenant: None,
+        mode: Mode::default(),
+        max_runs: None,
+        max_executions: None,
+        entity_lock: false,
+        dedup: None,
+        priority: 0,
+        retention: None,
+        concurrency: None,
+        breaker: None,
     };
-    options(&mut document, fields, &mut problems);
+    options::read(&mut document, fields, &mut problems);
     if problems.is_empty() { Ok(document) } else { Err(problems) }
-}
-
-fn options(document: &mut Document, mut rest: Map<String, Json>, problems: &mut Vec<Problem>) {
-    document.condition = rest.remove("condition");
-    for (field, target) in [
-        ("description", &mut document.description),
-        ("key", &mut document.key),
-        ("tenant", &mut document.tenant),
-        ("timeout", &mut document.timeout),
-    ] {
-        match rest.remove(field) {
-            None => {}
-            Some(Json::String(text)) => *target = Some(text),
-            Some(_) => problems.push(Problem::shape(field, "definition", format!("\"{field}\" must be a text"))),
-        }
-    }
-    word(&mut rest, "ordering", "Use entity, tenant or none.", &mut document.ordering, problems);
-    word(&mut rest, "on_pause", "Use drain, finish or freeze.", &mut document.on_pause, problems);
-    if let Some(value) = rest.remove("max_steps") {
-        match value.as_u64() {
-            Some(steps @ 1..=1_000_000) => document.max_steps = Some(steps as u32),
-            _ => problems.push(
-                Problem::shape("max_steps", "definition", format!("invalid max_steps {value}"))
-                    .hint("It is a whole number from 1 to 1000000."),
-            ),
-        }
-    }
-    if document.tenant.as_deref().is_some_and(|tenant| tenant.is_empty() || tenant.starts_with('_')) {
-        problems.push(
-            Problem::shape("tenant", "definition", "invalid tenant")
-                .hint("A tenant is not empty; names that begin with an underscore are reserved."),
-        );
-    }
-}
-
-/// Takes an option that is one of a few words.
-fn word<T: DeserializeOwned>(
-    rest: &mut Map<String, Json>,
-    field: &str,
-    hint: &str,
-    target: &mut T,
-    problems: &mut Vec<Problem>,
-) {
-    let Some(value) = rest.remove(field) else { return };
-    match serde_json::from_value(value.clone()) {
-        Ok(known) => *target = known,
-        Err(_) => problems.push(Problem::shape(field, "definition", format!("invalid {field} {value}")).hint(hint)),
-    }
 }
 
 /// Takes a list out of the document.
@@ -222,31 +201,15 @@ fn list(given: Option<Json>, field: &str, problems: &mut Vec<Problem>) -> Vec<Js
 
 fn triggers(given: Option<Json>, problems: &mut Vec<Problem>) -> Vec<TriggerDef> {
     let mut read = Vec::new();
-    let mut ids: Vec<String> = Vec::new();
+    let mut ids = Vec::new();
     for (i, item) in list(given, "triggers", problems).into_iter().enumerate() {
-        let path = format!("triggers[{i}]");
-        let place = format!("trigger {}", i + 1);
-        let Json::Object(mut item) = item else {
-            problems.push(Problem::shape(&path, &place, "a trigger must be a JSON object"));
-            continue;
-        };
-        item.retain(|_, value| !value.is_null());
-        let before = problems.len();
-        unknown_fields(&item, trigger::FIELDS, &path, &place, problems);
-        problems.extend(unknown_word(&item, "on", "trigger", trigger::WORDS, &path, &place));
-        if problems.len() > before {
-            continue;
-        }
-        match serde_json::from_value::<TriggerDef>(Json::Object(item)) {
-            Ok(mut part) => {
-                let id = part.id.get_or_insert_with(|| trigger::default_id(part.on, i)).clone();
-                let place = format!("trigger \"{id}\"");
-                check_id(&id, &ids, &path, &place, problems);
-                trigger::check(&part, &path, &place, problems);
-                ids.push(id);
-                read.push(part);
-            }
-            Err(error) => problems.push(Problem::shape(&path, &place, format!("invalid trigger: {error}"))),
+        match item {
+            Json::Object(item) => read.extend(trigger::read(item, i, &mut ids, problems)),
+            _ => problems.push(Problem::shape(
+                format!("triggers[{i}]"),
+                format!("trigger {}", i + 1),
+                "a trigger must be a JSON object",
+            )),
         }
     }
     read

@@ -1,13 +1,10 @@
-//! The triggers of a document.
+//! The triggers of a document. Each is brought into one form: known fields only, defaults and nulls gone, durations and
+//! lists in one spelling, an id given.
 
-use super::Problem;
+use super::values::{self, Reader, normalise};
+use super::{Problem, check_id, unknown_fields, unknown_word};
 use serde::{Deserialize, Serialize};
-use serde_json::Value as Json;
-
-/// The words of `on`.
-pub(super) const WORDS: &[&str] = &["created", "updated", "deleted", "changed", "event", "call"];
-/// Every field a trigger may have.
-pub(super) const FIELDS: &[&str] = &["id", "on", "kind", "columns", "topic", "filter"];
+use serde_json::{Map, Value as Json};
 
 /// What starts a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,11 +18,82 @@ pub enum On {
     Deleted,
     /// Any of the three.
     Changed,
+    /// A field went from one value to another.
+    State,
+    /// A number came into a range.
+    Numeric,
     /// An event on a topic.
     Event,
+    /// The clock, by a schedule.
+    Cron,
+    /// The clock, at equal distances.
+    Interval,
     /// Only by hand or by another automation.
     Call,
 }
+
+/// What a kind of trigger is called and which fields are its own.
+struct Form {
+    on: On,
+    name: &'static str,
+    required: &'static [&'static str],
+    optional: &'static [&'static str],
+}
+
+const fn form(
+    on: On,
+    name: &'static str,
+    required: &'static [&'static str],
+    optional: &'static [&'static str],
+) -> Form {
+    Form { on, name, required, optional }
+}
+
+const FORMS: [Form; 10] = [
+    form(On::Created, "created", &["kind"], &["entity", "hold_for"]),
+    form(On::Updated, "updated", &["kind"], &["entity", "columns", "hold_for"]),
+    form(On::Deleted, "deleted", &["kind"], &["entity", "hold_for"]),
+    form(On::Changed, "changed", &["kind"], &["entity", "hold_for"]),
+    form(On::State, "state", &["kind"], &["entity", "field", "from", "to", "not_from", "not_to", "hold_for"]),
+    form(On::Numeric, "numeric", &["kind"], &["entity", "field", "value", "above", "below", "level", "hold_for"]),
+    form(On::Event, "event", &["topic"], &["hold_for"]),
+    form(On::Cron, "cron", &["expr"], &["timezone", "missed", "overlap"]),
+    form(On::Interval, "interval", &["every"], &["missed", "overlap"]),
+    form(On::Call, "call", &[], &[]),
+];
+
+/// The fields that every trigger takes.
+const COMMON: [&str; 5] = ["id", "on", "filter", "window", "enabled"];
+
+/// How the values of fields are read; a filter is for the compiler.
+const VALUES: [(&str, Reader); 20] = [
+    ("kind", values::text),
+    ("entity", values::ids),
+    ("columns", values::names),
+    ("topic", topic),
+    ("field", values::text),
+    ("from", values::values),
+    ("to", values::values),
+    ("not_from", values::values),
+    ("not_to", values::values),
+    ("value", values::bound),
+    ("above", values::bound),
+    ("below", values::bound),
+    ("level", values::off_unless_given),
+    ("expr", spaced),
+    ("timezone", zone),
+    ("missed", values::missed),
+    ("overlap", values::overlap),
+    ("every", values::every),
+    ("hold_for", values::hold),
+    ("window", values::window),
+];
+
+/// Other spellings of fields.
+const ALIASES: [(&str, &str); 3] = [("for", "hold_for"), ("entity_id", "entity"), ("attribute", "field")];
+
+/// The field that `state` is about if it only says from what to what, as in a `state` condition.
+const STATE_FIELD: &str = "status";
 
 /// A trigger of the document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,46 +107,237 @@ pub struct TriggerDef {
     /// Kind of entity, for changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
+    /// Only this entity, or these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entity: Option<Json>,
     /// For updates: fire only if one of these changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<Vec<String>>,
     /// Topic or pattern, for events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
+    /// The field that `state` and `numeric` are about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// For `state`: what it was, one of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Json>,
+    /// What it is now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<Json>,
+    /// What it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_from: Option<Json>,
+    /// What it is not now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_to: Option<Json>,
+    /// For `numeric`: an expression over the changed entity, instead of a field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Json>,
+    /// The range begins above this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub above: Option<Json>,
+    /// It ends below this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub below: Option<Json>,
+    /// Fire on every change inside the range, not only on coming into it.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub level: bool,
+    /// The schedule of `cron`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expr: Option<String>,
+    /// In this time zone; UTC if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timezone: Option<String>,
+    /// What becomes of ticks that were missed: `once`, `skip` or `{"all": n}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<Json>,
+    /// What a tick does while the run before is under way: `skip`, `allow` or `queue`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap: Option<String>,
+    /// How often an `interval` comes round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every: Option<String>,
     /// Condition over the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<Json>,
+    /// Fire only if what fired it is still so after this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold_for: Option<String>,
+    /// Fire only at so many occurrences within a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Json>,
+    /// False leaves it out.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub enabled: bool,
 }
 
-/// The id of a trigger that was given none.
-pub(super) fn default_id(on: On, place: usize) -> String {
-    let name = match on {
-        On::Created => "created",
-        On::Updated => "updated",
-        On::Deleted => "deleted",
-        On::Changed => "changed",
-        On::Event => "event",
-        On::Call => "call",
+fn is_true(value: &bool) -> bool {
+    *value
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Reads one trigger.
+pub(super) fn read(
+    mut item: Map<String, Json>,
+    i: usize,
+    ids: &mut Vec<String>,
+    problems: &mut Vec<Problem>,
+) -> Option<TriggerDef> {
+    let path = format!("triggers[{i}]");
+    let place = format!("trigger {}", i + 1);
+    let before = problems.len();
+    for (alias, field) in ALIASES {
+        if let Some(value) = item.remove(alias) {
+            item.entry(field).or_insert(value);
+        }
+    }
+    name_the_field(&mut item);
+    item.retain(|_, value| !value.is_null());
+    let all = FORMS.iter().flat_map(|form| form.required.iter().chain(form.optional));
+    let known: Vec<&str> = COMMON.iter().chain(all).copied().collect();
+    unknown_fields(&item, &known, &path, &place, problems);
+    let words: Vec<&str> = FORMS.iter().map(|form| form.name).collect();
+    problems.extend(unknown_word(&item, "on", "trigger", &words, &path, &place));
+    if problems.len() > before {
+        return None;
+    }
+    let form = FORMS.iter().find(|form| item.get("on").and_then(Json::as_str) == Some(form.name))?;
+    let id = match item.get("id") {
+        Some(Json::String(id)) => id.clone(),
+        // a number names a trigger too, as conditions may
+        Some(Json::Number(number)) => number.to_string(),
+        Some(_) => {
+            problems.push(Problem::shape(&path, &place, "\"id\" must be a text"));
+            return None;
+        }
+        None if i == 0 => form.name.to_owned(),
+        None => format!("{}_{}", form.name, i + 1),
     };
-    if place == 0 { name.to_owned() } else { format!("{name}_{}", place + 1) }
+    item.insert("id".into(), id.clone().into());
+    let place = format!("trigger \"{id}\"");
+    check_id(&id, ids, &path, &place, problems);
+    ids.push(id);
+    check_fields(&item, form, &path, &place, problems);
+    let wrong = |field: &str, value: &Json, hint: String| {
+        let message = format!("invalid {field} {value} of {place}");
+        problems.push(Problem::shape(format!("{path}.{field}"), &place, message).hint(hint));
+    };
+    let readers: Vec<(&str, Reader)> =
+        VALUES.into_iter().chain([("enabled", values::on_unless_given as Reader)]).collect();
+    normalise(&mut item, &readers, wrong);
+    check_together(&item, form.on, &path, &place, problems);
+    match serde_json::from_value(Json::Object(item)) {
+        _ if problems.len() > before => None,
+        Ok(def) => Some(def),
+        Err(error) => {
+            problems.push(Problem::shape(&path, &place, format!("invalid trigger: {error}")));
+            None
+        }
+    }
+}
+
+/// `to: null` means any value, but of the state only and not of the other fields: so there is a field.
+fn name_the_field(item: &mut Map<String, Json>) {
+    let transition = ["from", "to", "not_from", "not_to"].iter().any(|field| item.contains_key(*field));
+    if transition && item.get("on").and_then(Json::as_str) == Some("state") {
+        let field = item.entry("field").or_insert(Json::Null);
+        if field.is_null() {
+            *field = STATE_FIELD.into();
+        }
+    }
 }
 
 /// Has it the fields that its kind needs, and no others?
-pub(super) fn check(trigger: &TriggerDef, path: &str, place: &str, problems: &mut Vec<Problem>) {
-    let mut need = |present: bool, field: &str, wanted: bool| {
-        if wanted && !present {
-            problems.push(Problem::shape(path, place, format!("{place} needs \"{field}\"")));
-        } else if !wanted && present {
-            problems.push(Problem::shape(path, place, format!("{place} does not take \"{field}\"")));
-        }
-    };
-    let change = matches!(trigger.on, On::Created | On::Updated | On::Deleted | On::Changed);
-    need(trigger.kind.is_some(), "kind", change);
-    need(trigger.topic.is_some(), "topic", trigger.on == On::Event);
-    if trigger.on != On::Updated {
-        need(trigger.columns.is_some(), "columns", false);
+fn check_fields(item: &Map<String, Json>, form: &Form, path: &str, place: &str, problems: &mut Vec<Problem>) {
+    for field in form.required.iter().filter(|field| !item.contains_key(**field)) {
+        problems.push(Problem::shape(path, place, format!("{place} needs \"{field}\"")));
     }
-    if trigger.columns.as_ref().is_some_and(Vec::is_empty) {
-        problems.push(Problem::shape(path, place, format!("{place}: \"columns\" is empty and would never fire")));
+    let own = |field: &str| form.required.contains(&field) || form.optional.contains(&field) || COMMON.contains(&field);
+    for field in item.keys().filter(|field| !own(field)) {
+        let problem = Problem::shape(path, place, format!("{place} does not take \"{field}\""));
+        problems.push(match field.as_str() {
+            "hold_for" => problem.hint("Nothing can be held that is over at once. Use a delay step."),
+            _ => problem,
+        });
+    }
+}
+
+/// Do its values go together?
+fn check_together(item: &Map<String, Json>, on: On, path: &str, place: &str, problems: &mut Vec<Problem>) {
+    let has = |field: &str| item.contains_key(field);
+    let mut wrong = |field: &str, message: String, hint: &str| {
+        problems.push(Problem::shape(format!("{path}.{field}"), place, message).hint(hint));
+    };
+    if item.get("columns").and_then(Json::as_array).is_some_and(Vec::is_empty) {
+        wrong(
+            "columns",
+            format!("{place}: \"columns\" is empty and would never fire"),
+            "Leave it out for all columns.",
+        );
+    }
+    for (field, other) in [("not_from", "from"), ("not_to", "to")] {
+        if has(field) && has(other) {
+            let message = format!("{place} has both \"{other}\" and \"{field}\"");
+            wrong(field, message, "Say which values fire, or which do not.");
+        }
+    }
+    if on != On::Numeric {
+        return;
+    }
+    if has("field") == has("value") {
+        let message = format!("{place} needs either \"field\" or \"value\"");
+        wrong("value", message, "Name a field, or give an expression such as new.total - new.paid.");
+    }
+    if !has("above") && !has("below") {
+        wrong("above", format!("{place} needs \"above\" or \"below\""), "Give one of them, or both.");
+    }
+    let number = |field: &str| match item.get(field) {
+        Some(Json::Number(number)) => crate::value::Number::parse(&number.to_string()),
+        _ => None,
+    };
+    if let (Some(above), Some(below)) = (number("above"), number("below"))
+        && above >= below
+    {
+        let message = format!("{place} can never fire: no number is above {above} and below {below}");
+        wrong("above", message, "\"above\" must be less than \"below\".");
+    }
+}
+
+/// A topic or pattern; blank selects everything.
+fn topic(given: &Json) -> super::values::Kept {
+    match given {
+        Json::String(_) => Ok(Some(given.clone())),
+        _ => Err("It is a topic, or a pattern such as orders.* or billing.#.".into()),
+    }
+}
+
+/// A schedule with single spaces.
+fn spaced(given: &Json) -> super::values::Kept {
+    values::text(given)?;
+    Ok(given.as_str().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" ").into()))
+}
+
+/// A time zone by its proper name. What is no zone stays as it is: the compiler says so, with the nearest that is one.
+fn zone(given: &Json) -> super::values::Kept {
+    values::text(given)?;
+    let name = given.as_str().unwrap_or_default();
+    let name = crate::cron::parse_zone(name).map_or(name, |zone| zone.name());
+    Ok((name != "UTC").then(|| name.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FORMS, On};
+
+    #[test]
+    fn every_kind_has_its_serde_name() {
+        for form in &FORMS {
+            let on: On = serde_json::from_value(form.name.into()).expect("a kind of this name");
+            assert_eq!(on, form.on);
+        }
     }
 }

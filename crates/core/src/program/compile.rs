@@ -1,9 +1,10 @@
 //! From the document to the program: texts are parsed, steps inside steps become jumps.
 
 use super::parts::{Parts, duration_text, of_step, shown};
-use super::{Action, Delay, Op, Program, Repeat, Retry, Step, StopStatus, Target, Trigger};
+use super::trigger::{limits, trigger};
+use super::{Action, Delay, Op, Program, Repeat, Retry, Step, StopStatus, Target};
 use crate::condition::Condition;
-use crate::definition::{DEFAULT_MAX_STEPS, Document, On, Problem, StepDef, StepKind, TriggerDef};
+use crate::definition::{DEFAULT_MAX_STEPS, Document, Problem, StepDef, StepKind};
 use crate::expr::Expr;
 use crate::suggest::nearest;
 use crate::template::{JsonTemplate, SqlTemplate, Template};
@@ -21,6 +22,7 @@ pub fn compile(document: &Document) -> Result<Program, Vec<Problem>> {
 pub fn compile_parts(document: &Document) -> (Program, Vec<Problem>) {
     let mut problems = Vec::new();
     let triggers = document.triggers.iter().enumerate().filter_map(|(i, t)| trigger(t, i, &mut problems)).collect();
+    let limits = limits(document, &mut problems);
     let mut parts = Parts { path: String::new(), place: String::new(), problems: &mut problems };
     let condition = parts.condition(document.condition.as_ref(), "condition");
     let key = document.key.as_ref().and_then(|text| parts.parsed(Expr::parse(text), "key", text));
@@ -54,28 +56,9 @@ pub fn compile_parts(document: &Document) -> (Program, Vec<Problem>) {
         max_steps: document.max_steps.unwrap_or(DEFAULT_MAX_STEPS),
         timeout,
         tenant: document.tenant.clone(),
+        limits,
     };
     (program, compiler.problems)
-}
-
-fn trigger(def: &TriggerDef, place: usize, problems: &mut Vec<Problem>) -> Option<Trigger> {
-    let id = def.id.clone().unwrap_or_default();
-    let mut parts = Parts { path: format!("triggers[{place}]"), place: format!("trigger \"{id}\""), problems };
-    let filter = parts.condition(def.filter.as_ref(), "filter");
-    let kind = def.kind.clone().unwrap_or_default();
-    let patterns = match def.on {
-        On::Created => vec![format!("{kind}.created")],
-        On::Updated => vec![format!("{kind}.updated")],
-        On::Deleted => vec![format!("{kind}.deleted")],
-        On::Changed => ["created", "updated", "deleted"].iter().map(|verb| format!("{kind}.{verb}")).collect(),
-        On::Call => Vec::new(),
-        On::Event => {
-            let text = def.topic.clone().unwrap_or_default();
-            parts.parsed(topic::validate(&text), "topic", &text)?;
-            vec![topic::canonical(&text)]
-        }
-    };
-    Some(Trigger { id, on: def.on, kind: def.kind.clone(), columns: def.columns.clone(), patterns, filter })
 }
 
 /// A list of steps that are done one after the other.

@@ -4,13 +4,15 @@
 mod compile;
 mod parts;
 mod retry;
+mod trigger;
 
 pub use compile::{compile, compile_parts};
 pub(crate) use retry::length;
 pub use retry::{Retry, is_retryable};
+pub use trigger::{Change, Dedup, Hold, Limits, Matcher, Measure, Range, Transition, Trigger};
 
 use crate::condition::Condition;
-use crate::definition::{On, OnPause, Ordering, StepKind};
+use crate::definition::{OnPause, Ordering, StepKind};
 use crate::expr::Expr;
 use crate::template::{JsonTemplate, SqlTemplate, Template};
 use crate::value::Duration;
@@ -40,23 +42,8 @@ pub struct Program {
     pub timeout: Option<i64>,
     /// Only events of this tenant.
     pub tenant: Option<String>,
-}
-
-/// One trigger.
-#[derive(Clone, Debug)]
-pub struct Trigger {
-    /// Its name.
-    pub id: String,
-    /// What it fires on.
-    pub on: On,
-    /// Kind of entity, for changes.
-    pub kind: Option<String>,
-    /// For updates: fire only if one of these changed.
-    pub columns: Option<Vec<String>>,
-    /// Patterns of the topics it listens to.
-    pub patterns: Vec<String>,
-    /// Condition over the event.
-    pub filter: Option<Condition>,
+    /// What holds runs back.
+    pub limits: Limits,
 }
 
 /// One step.

@@ -4,8 +4,10 @@
 //! characters; `#` stands for any number of words, also none. An empty pattern selects everything.
 
 mod index;
+mod overlap;
 
 pub use index::TopicIndex;
+pub use overlap::overlap;
 
 use crate::expr::{ExprError, ExprErrorKind};
 

@@ -76,7 +76,7 @@ proptest! {
 
 /// A schedule whose fields are sets, and the text that says so.
 #[derive(Clone, Debug)]
-struct Simple {
+pub struct Simple {
     minutes: Vec<u32>,
     hours: Option<Vec<u32>>,
     days: Option<Vec<u32>>,
@@ -85,7 +85,7 @@ struct Simple {
 }
 
 impl Simple {
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let list = |set: &[u32]| set.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let field = |set: &Option<Vec<u32>>| set.as_ref().map_or("*".to_owned(), |set| list(set));
         let hours = field(&self.hours);
@@ -113,7 +113,7 @@ impl Simple {
     }
 
     /// Every firing in a range of minutes, by looking at each.
-    fn brute_force(&self, zone: Tz, from: i64, to: i64) -> Vec<i64> {
+    pub fn brute_force(&self, zone: Tz, from: i64, to: i64) -> Vec<i64> {
         let local = |minute: i64| {
             let utc: DateTime<chrono::Utc> = DateTime::from_timestamp(minute * 60, 0).unwrap();
             utc.with_timezone(&zone).naive_local()
@@ -144,7 +144,7 @@ fn set(low: u32, high: u32, most: usize) -> impl Strategy<Value = Vec<u32>> {
     prop::collection::btree_set(low..=high, 1..=most).prop_map(|set| set.into_iter().collect())
 }
 
-fn simple() -> impl Strategy<Value = Simple> {
+pub fn simple() -> impl Strategy<Value = Simple> {
     let hours = prop_oneof![3 => set(0, 4, 3).prop_map(Some), 1 => Just(None)];
     (
         set(0, 59, 2),
@@ -156,7 +156,7 @@ fn simple() -> impl Strategy<Value = Simple> {
         .prop_map(|(minutes, hours, days, months, weekdays)| Simple { minutes, hours, days, months, weekdays })
 }
 
-const ZONES: [Tz; 8] = [
+pub const ZONES: [Tz; 8] = [
     Tz::UTC,
     Tz::Europe__Berlin,
     Tz::America__New_York,

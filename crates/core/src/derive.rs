@@ -1,0 +1,78 @@
+//! Domain events from changes: `battle.finalized` when a battle's status becomes `closed`.
+
+use crate::condition::Condition;
+use crate::definition::Problem;
+use crate::expr::{Budget, ExprError, Scope};
+use crate::topic;
+
+/// One rule that makes a topic of a change.
+#[derive(Clone, Debug)]
+pub struct Deriver {
+    /// Its name within the kind.
+    pub name: String,
+    /// The topic of the event.
+    pub topic: String,
+    /// For which changes.
+    pub condition: Condition,
+}
+
+/// What the rules of a kind make of one change.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Derived<'a> {
+    /// The topics, each once, in the order in which the rules were registered.
+    pub topics: Vec<&'a str>,
+    /// The rules that could not be worked out: they are passed over.
+    pub failed: Vec<(&'a str, ExprError)>,
+}
+
+impl Deriver {
+    /// Reads a rule. It is looked at while events are routed, so it may ask for nothing but the change.
+    pub fn parse(name: &str, topic: &str, condition: &serde_json::Value) -> Result<Deriver, Vec<Problem>> {
+        let place = format!("derived event \"{name}\"");
+        let mut problems = Vec::new();
+        let mut wrong = |field: &str, message: String, hint: &str| {
+            problems.push(Problem::shape(field, &place, message).hint(hint));
+        };
+        if topic.is_empty() || topic::validate(topic).is_err() || topic.contains(['*', '#']) {
+            wrong("topic", format!("invalid topic \"{topic}\""), "A topic is words joined by dots, without * and #.");
+        } else if topic == "automation" || topic.starts_with("automation.") {
+            let message = format!("topic \"{topic}\" is reserved");
+            wrong("topic", message, "Topics that begin with \"automation.\" are the engine's own.");
+        }
+        let parsed = match condition {
+            serde_json::Value::String(text) => Condition::parse_text(text),
+            other => Condition::from_json(other),
+        };
+        let shown = condition.as_str().map_or_else(|| condition.to_string(), str::to_owned);
+        match parsed {
+            Ok(parsed) if !parsed.is_pure_event() => {
+                let message = "the condition of a derived event reads more than the change".to_owned();
+                wrong("condition", message, "Use old, new and event; put the rest into a filter or a condition.");
+                Err(problems)
+            }
+            Ok(condition) if problems.is_empty() => {
+                Ok(Deriver { name: name.to_owned(), topic: topic.to_owned(), condition })
+            }
+            Ok(_) => Err(problems),
+            Err(error) => {
+                let place = format!("condition of {place}");
+                problems.push(Problem { path: "condition".into(), place, text: Some(shown), error });
+                Err(problems)
+            }
+        }
+    }
+}
+
+/// The topics that a change has beside its own. Every rule has a budget of its own, so that a dear one does not starve
+/// the next.
+pub fn derive<'a>(rules: &'a [Deriver], scope: &dyn Scope) -> Derived<'a> {
+    let mut derived = Derived::default();
+    for rule in rules {
+        match rule.condition.holds(scope, &mut Budget::default()) {
+            Ok(true) if !derived.topics.contains(&rule.topic.as_str()) => derived.topics.push(&rule.topic),
+            Ok(_) => {}
+            Err(error) => derived.failed.push((&rule.name, error)),
+        }
+    }
+    derived
+}

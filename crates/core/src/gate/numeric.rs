@@ -1,0 +1,141 @@
+//! Did a number come into a range?
+//!
+//! Home Assistant's `numeric_state` trigger: it fires on coming in, not on being in. What is no number counts as outside.
+//! A value that cannot be worked out is neither in nor out: it does not fire, and whether the number was outside before
+//! (the trigger is *armed*) stays what it was. An entity that comes into being inside has not crossed anything.
+
+use super::state::shown;
+use super::{Code, Reason};
+use crate::condition::member;
+use crate::expr::{Budget, Expr, ExprError, Scope};
+use crate::program::{Measure, Range};
+use crate::value::{Number, Timestamp, Value};
+
+/// Where a number lies.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Side {
+    /// Inside the range; with the value for people.
+    Inside(String),
+    /// Outside, or no number at all; with the value for people.
+    Outside(String),
+    /// It could not be worked out.
+    Unknown(String),
+}
+
+impl Range {
+    /// Does the change make it fire? The scope is that of the event. `armed` is what [`Range::armed_after`] said when
+    /// the entity's value could last not be worked out.
+    pub fn fires(&self, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Result<(), Reason> {
+        match self.side(scope, budget) {
+            Side::Unknown(error) => return Err(Reason::new(Code::ValueError, self.describe(), error)),
+            Side::Outside(value) => {
+                return Err(Reason::new(Code::Outside, self.describe(), format!("it is {value}")));
+            }
+            Side::Inside(_) => {}
+        }
+        if self.level {
+            return Ok(());
+        }
+        let not_crossed =
+            |found: String| Err(Reason::new(Code::NotCrossed, format!("comes to {}", self.describe()), found));
+        if before(scope).is_null() {
+            return not_crossed("it came into being there".to_owned());
+        }
+        match self.side(&Before(scope), budget) {
+            Side::Outside(_) => Ok(()),
+            Side::Inside(value) => not_crossed(format!("it was {value}")),
+            Side::Unknown(_) if armed == Some(true) => Ok(()),
+            Side::Unknown(error) => not_crossed(format!("what it was is not known: {error}")),
+        }
+    }
+
+    /// What to remember of the entity after this change: whether the trigger is armed, if its value could not be worked
+    /// out; `None` if there is nothing to remember, because the next change tells by itself.
+    pub fn armed_after(&self, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Option<bool> {
+        if !matches!(self.side(scope, budget), Side::Unknown(_)) {
+            return None;
+        }
+        Some(match self.side(&Before(scope), budget) {
+            _ if before(scope).is_null() => false,
+            Side::Outside(_) => true,
+            Side::Inside(_) => false,
+            Side::Unknown(_) => armed.unwrap_or(false),
+        })
+    }
+
+    /// Is the number still inside? What cannot be worked out is not.
+    pub(super) fn holds(&self, scope: &dyn Scope, budget: &mut Budget) -> Result<(), Reason> {
+        let clause = || format!("{} stays so", self.describe());
+        match self.side(scope, budget) {
+            Side::Inside(_) => Ok(()),
+            Side::Outside(value) => Err(Reason::new(Code::HoldBroken, clause(), format!("it is {value}"))),
+            Side::Unknown(error) => Err(Reason::new(Code::HoldBroken, clause(), error)),
+        }
+    }
+
+    /// Where the number of `new` lies. Bounds are strict.
+    pub fn side(&self, scope: &dyn Scope, budget: &mut Budget) -> Side {
+        self.try_side(scope, budget).unwrap_or_else(|error| Side::Unknown(error.message))
+    }
+
+    fn try_side(&self, scope: &dyn Scope, budget: &mut Budget) -> Result<Side, ExprError> {
+        let value = match &self.value {
+            Measure::Field(field) => member(crate::expr::root_of(scope, "new"), field).clone(),
+            Measure::Expr(expr) => expr.eval(scope, budget)?,
+        };
+        let Some(number) = value.as_number() else { return Ok(Side::Outside(shown(&value))) };
+        for (bound, inside) in [(&self.above, std::cmp::Ordering::Greater), (&self.below, std::cmp::Ordering::Less)] {
+            let Some(expr) = bound else { continue };
+            let Some(limit) = limit(expr, scope, budget)? else {
+                return Ok(Side::Unknown(format!("{} is not a number", expr.text().trim())));
+            };
+            if number.cmp(&limit) != inside {
+                return Ok(Side::Outside(shown(&value)));
+            }
+        }
+        Ok(Side::Inside(shown(&value)))
+    }
+
+    fn describe(&self) -> String {
+        let value = match &self.value {
+            Measure::Field(field) => field.as_str(),
+            Measure::Expr(expr) => expr.text().trim(),
+        };
+        let above = self.above.iter().map(|expr| format!("> {}", expr.text().trim()));
+        let below = self.below.iter().map(|expr| format!("< {}", expr.text().trim()));
+        format!("{value} {}", above.chain(below).collect::<Vec<_>>().join(" and "))
+    }
+}
+
+fn limit(expr: &Expr, scope: &dyn Scope, budget: &mut Budget) -> Result<Option<Number>, ExprError> {
+    Ok(expr.eval(scope, budget)?.as_number())
+}
+
+fn before(scope: &dyn Scope) -> &Value {
+    crate::expr::root_of(scope, "old")
+}
+
+/// The scope before the change: `new` is what `old` is. Bounds that read other entities are compared with what these
+/// are now, as they are only looked at when the entity itself changes.
+struct Before<'a>(&'a dyn Scope);
+
+impl Scope for Before<'_> {
+    fn root(&self, name: &str) -> Option<&Value> {
+        match name {
+            "new" | "next" | "payload" => self.0.root("old"),
+            _ => self.0.root(name),
+        }
+    }
+
+    fn state(&self, kind: &str, id: &str) -> Result<Value, ExprError> {
+        self.0.state(kind, id)
+    }
+
+    fn changed_at(&self, kind: &str, id: &str) -> Result<Option<Timestamp>, ExprError> {
+        self.0.changed_at(kind, id)
+    }
+
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+}

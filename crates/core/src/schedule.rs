@@ -1,0 +1,198 @@
+//! When the clock starts a run: ticks, missed ticks, and ticks that come while the run before is under way.
+//!
+//! Ticks are a property of the schedule alone, each is worked out from the one before and never from the present, so
+//! (schedule, tick) names a firing for good and none can come twice. A clock set back repeats nothing; one set forward is
+//! the same as having been down. What daylight saving does is said in [`crate::cron`].
+
+use crate::cron::Cron;
+use crate::gate::{Code, Reason};
+use crate::value::Timestamp;
+use chrono_tz::Tz;
+use std::collections::VecDeque;
+
+/// A tick that is seen no later than this is not missed.
+pub const ON_TIME: i64 = 10_000_000;
+/// Most missed ticks that are recorded one by one.
+pub const RECORDED: usize = 100;
+
+/// When to start runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    /// The ticks.
+    pub timetable: Timetable,
+    /// What becomes of the missed ones.
+    pub missed: Missed,
+    /// What a tick does while the run of one before is under way.
+    pub overlap: Overlap,
+}
+
+/// The ticks.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Timetable {
+    /// By the calendar of a time zone.
+    Cron(Box<Cron>, Tz),
+    /// Every so many microseconds since it was made active.
+    Every(i64),
+}
+
+/// What becomes of missed ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missed {
+    /// The last of them is made up for.
+    Once,
+    /// None.
+    Skip,
+    /// The last so many.
+    All(usize),
+}
+
+/// What a tick does while the run of one before is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlap {
+    /// Nothing.
+    Skip,
+    /// Its run starts all the same.
+    Allow,
+    /// Its run waits.
+    Queue,
+}
+
+/// What is due.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Due {
+    /// Ticks to fire, oldest first.
+    pub fire: Vec<Timestamp>,
+    /// Ticks to record as missed, oldest first; the latest [`RECORDED`] of them.
+    pub missed: Vec<Timestamp>,
+    /// There were more missed ones before those.
+    pub more_missed: bool,
+    /// The last tick that is now dealt with: store it, whatever became of it.
+    pub last: Option<Timestamp>,
+    /// When to look again.
+    pub next: Option<Timestamp>,
+}
+
+/// What a tick comes to while others of its schedule are under way.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TickEntry {
+    /// Start.
+    Start,
+    /// Wait for the run before.
+    Queue,
+    /// Record it as skipped.
+    Skip(Reason),
+}
+
+impl Timetable {
+    /// The tick after another, or after the moment of activation.
+    pub fn next(&self, last: Timestamp) -> Option<Timestamp> {
+        match self {
+            Timetable::Cron(cron, zone) => cron.next_after(last, *zone),
+            Timetable::Every(every) => last.0.checked_add(*every).map(Timestamp),
+        }
+    }
+
+    /// The next ticks, for people.
+    pub fn upcoming(&self, last: Timestamp, count: usize) -> Vec<Timestamp> {
+        std::iter::successors(self.next(last), |tick| self.next(*tick)).take(count).collect()
+    }
+
+    /// The latest ticks in `last < tick <= now`, at most `most` of them and oldest first, and whether there were more.
+    fn latest(&self, last: Timestamp, now: Timestamp, most: usize) -> (Vec<Timestamp>, bool) {
+        match self {
+            Timetable::Every(every) => {
+                let count = (now.0.saturating_sub(last.0)).max(0) / every;
+                let shown = count.min(most as i64);
+                let ticks = (count - shown + 1..=count).map(|i| Timestamp(last.0 + i * every)).collect();
+                (ticks, count > shown)
+            }
+            Timetable::Cron(cron, zone) => {
+                // A schedule that was down for years is not walked through from its beginning: look back in strides
+                // that grow until there are enough ticks.
+                let mut stride: i64 = 60_000_000;
+                loop {
+                    let from = Timestamp(now.0.saturating_sub(stride).max(last.0));
+                    let mut ticks: VecDeque<Timestamp> = VecDeque::with_capacity(most + 1);
+                    let mut more = false;
+                    let mut tick = cron.next_after(from, *zone);
+                    while let Some(at) = tick.filter(|at| *at <= now) {
+                        ticks.push_back(at);
+                        if ticks.len() > most {
+                            ticks.pop_front();
+                            more = true;
+                        }
+                        tick = cron.next_after(at, *zone);
+                    }
+                    if from == last || more {
+                        return (ticks.into(), more);
+                    }
+                    stride = stride.saturating_mul(4);
+                }
+            }
+        }
+    }
+}
+
+impl Schedule {
+    /// What is due now, given the last tick that was dealt with (or when the automation was made active).
+    pub fn due(&self, last: Timestamp, now: Timestamp) -> Due {
+        let wanted = match self.missed {
+            Missed::All(most) => most.max(1),
+            Missed::Once | Missed::Skip => 1,
+        };
+        let (mut ticks, more_missed) = self.timetable.latest(last, now, wanted + RECORDED);
+        let on_time = |tick: &Timestamp| now.0 - tick.0 <= ON_TIME;
+        let firing = match self.missed {
+            Missed::Skip => usize::from(ticks.last().is_some_and(on_time)),
+            Missed::Once | Missed::All(_) => wanted.min(ticks.len()),
+        };
+        let dealt_with = ticks.last().copied();
+        let fire = ticks.split_off(ticks.len() - firing);
+        let unrecorded = ticks.len().saturating_sub(RECORDED);
+        let missed = ticks.split_off(unrecorded);
+        Due {
+            fire,
+            missed,
+            more_missed: more_missed || unrecorded > 0,
+            last: dealt_with,
+            next: self.timetable.next(dealt_with.unwrap_or(last)),
+        }
+    }
+
+    /// What a tick does while so many runs of its trigger are under way.
+    pub fn enter(&self, under_way: usize) -> TickEntry {
+        match (under_way, self.overlap) {
+            (0, _) | (_, Overlap::Allow) => TickEntry::Start,
+            (_, Overlap::Queue) => TickEntry::Queue,
+            (count, Overlap::Skip) => TickEntry::Skip(Reason::new(
+                Code::TickOverlaps,
+                "the runs of earlier ticks have ended",
+                format!("{count} {} under way", if count == 1 { "is" } else { "are" }),
+            )),
+        }
+    }
+}
+
+/// The version of the time zone data, to be stored with each tick.
+pub fn zone_data() -> &'static str {
+    chrono_tz::IANA_TZDB_VERSION
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Missed, Overlap, Schedule, TickEntry, Timetable};
+
+    #[test]
+    fn a_tick_starts_waits_or_is_skipped_while_earlier_ones_are_under_way() {
+        let entry = |overlap, under_way| {
+            Schedule { timetable: Timetable::Every(1), missed: Missed::Once, overlap }.enter(under_way)
+        };
+        for overlap in [Overlap::Skip, Overlap::Allow, Overlap::Queue] {
+            assert_eq!(entry(overlap, 0), TickEntry::Start);
+        }
+        assert_eq!(entry(Overlap::Allow, 2), TickEntry::Start);
+        assert_eq!(entry(Overlap::Queue, 2), TickEntry::Queue);
+        let TickEntry::Skip(reason) = entry(Overlap::Skip, 2) else { panic!("it is skipped") };
+        assert_eq!(reason.to_string(), "overlap: the runs of earlier ticks have ended; 2 are under way");
+    }
+}

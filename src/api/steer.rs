@@ -1,0 +1,164 @@
+//! Steering runs that wait or have failed.
+use automation_core::machine::Machine;
+use pgrx::JsonB;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+use super::runs::place;
+use crate::error::{EngineError, EngineResult, OrReport};
+use crate::executor::versions;
+use crate::pg::append::next_id;
+use crate::pg::{clock, identity};
+use crate::store::events::{self, NewEvent, Op, append_event};
+use crate::store::runs::{self, FailedRun};
+use crate::store::{live, log, signals};
+
+/// Most bytes of a signal's name and key.
+const MOST_NAME: usize = 1000;
+
+/// Sends a signal. A run that waits for it by this name, and by this key if both have one, takes it; until one does, it is
+/// kept. Each signal is taken by one run.
+#[pg_extern]
+fn signal(
+    name: &str,
+    payload: default!(JsonB, "'{}'"),
+    key: default!(Option<&str>, "NULL"),
+) -> Result<i64, ErrorReport> {
+    send(name, &payload.0, key).or_report()
+}
+
+fn send(name: &str, payload: &serde_json::Value, key: Option<&str>) -> EngineResult<i64> {
+    if name.trim().is_empty() || name.len() > MOST_NAME {
+        return Err(EngineError::invalid(format!("the name of a signal has 1 to {MOST_NAME} bytes")));
+    }
+    if key.is_some_and(|key| key.len() > MOST_NAME) {
+        return Err(EngineError::invalid(format!("the key of a signal has at most {MOST_NAME} bytes")));
+    }
+    let id = signals::insert(name, key, &payload.to_string(), identity::current_user(), clock::now());
+    append_event(&NewEvent {
+        op: Some(Op::Signalled),
+        kind: Some(name),
+        entity_id: key.map(str::as_bytes),
+        ..Default::default()
+    });
+    Ok(id)
+}
+
+/// Makes a run go on without the step it waits at, or takes up a failed run behind the step that failed. Returns the run
+/// that goes on.
+#[pg_extern]
+fn skip_step(run_id: i64, step: default!(Option<&str>, "NULL")) -> Result<i64, ErrorReport> {
+    skip(run_id, step).or_report()
+}
+
+fn skip(run_id: i64, step: Option<&str>) -> EngineResult<i64> {
+    let Some(run) = live::wait_for(run_id) else { return again(run_id, step, true) };
+    if !identity::has_role(identity::current_user(), run.owner) {
+        return Err(EngineError::unknown_run(run_id));
+    }
+    let found: Vec<_> = run.waits.iter().filter(|wait| step.is_none_or(|step| step == wait.step)).collect();
+    let wait = match found[..] {
+        [wait] => wait,
+        [] => {
+            let at: Vec<String> = run.waits.iter().map(|wait| format!("\"{}\"", wait.step)).collect();
+            return Err(EngineError::wrong_state(format!("run {run_id} does not wait at that step"))
+                .detail(format!("It waits at {}.", at.join(", "))));
+        }
+        _ => {
+            return Err(EngineError::invalid(format!("run {run_id} waits at several steps"))
+                .hint("Name the one to skip: skip_step(run_id, step)."));
+        }
+    };
+    let order = serde_json::json!({
+        "do": "skip",
+        "run_id": run_id,
+        "wait_no": wait.no,
+        "owner": run.owner.to_u32(),
+        "automation_id": run.automation_id,
+        "version_id": run.version_id,
+    });
+    append_event(&NewEvent { op: Some(Op::Moved), next: Some(order.to_string().as_bytes()), ..Default::default() });
+    Ok(run_id)
+}
+
+/// Takes up a failed run again, on its own version: where it failed, or from a step. Returns the new run.
+#[pg_extern]
+fn retry_run(id: i64, from_step: default!(Option<&str>, "NULL")) -> Result<i64, ErrorReport> {
+    again(id, from_step, false).or_report()
+}
+
+fn again(id: i64, from_step: Option<&str>, skip: bool) -> EngineResult<i64> {
+    let run = runs::ended(id)
+        .filter(|run| identity::has_role(identity::current_user(), run.owner))
+        .ok_or_else(|| EngineError::unknown_run(id))?;
+    if !matches!(run.status.as_str(), "failed" | "cancelled") {
+        return Err(EngineError::wrong_state(format!("cannot retry run {id}"))
+            .detail(format!("It is {}, not failed.", run.status))
+            .hint(format!("SELECT automation.start_run('{}') starts a new one.", run.automation)));
+    }
+    if skip && from_step.is_some() && from_step != run.failed_step.as_deref() {
+        return Err(EngineError::wrong_state(format!("run {id} did not fail at that step")));
+    }
+    if let Some(step) = from_step.filter(|_| !skip) {
+        versions::load(std::iter::once(run.version_id));
+        let version = versions::get(run.version_id).map_err(EngineError::bug)?;
+        if Machine::start_at(&version.program, step).is_none() {
+            let top = version.program.steps.iter().filter(|step| step.path.matches('[').count() == 1);
+            let known: Vec<&str> = top.map(|step| step.id.as_str()).collect();
+            let error = EngineError::undefined(format!("run {id} has no step \"{step}\" to start from"));
+            return Err(error.hint(format!("Its steps are {}.", known.join(", "))));
+        }
+    }
+    order_again(id, &run, from_step.filter(|_| !skip), skip)
+}
+
+fn order_again(id: i64, run: &FailedRun, from_step: Option<&str>, skip: bool) -> EngineResult<i64> {
+    if run.automation_status != "active" {
+        return Err(EngineError::wrong_state(format!("cannot retry run {id}"))
+            .detail(format!("Its automation \"{}\" is {}.", run.automation, run.automation_status)));
+    }
+    let event = events::one(run.event_id).ok_or_else(|| {
+        EngineError::wrong_state(format!("cannot retry run {id}"))
+            .detail(format!("Its event {} is not in the log any more.", run.event_id))
+    })?;
+    let run_id = next_id("run_id_seq");
+    let order = serde_json::json!({
+        "automation_id": run.automation_id,
+        "version_id": run.version_id,
+        "trigger_no": run.trigger_no,
+        "run_id": run_id,
+        "retry_of": id,
+        "event": event.to_json(),
+        "state": run.state,
+        "from_step": from_step,
+        "skip": skip,
+    });
+    place(&run.automation, run.tenant.as_deref(), &order, None);
+    log::audit("automation.run_retried", &run.automation, &serde_json::json!({ "run": id, "as": run_id }));
+    Ok(run_id)
+}
+
+/// Tries again what the engine gave up on. Returns the new run.
+#[pg_extern]
+fn redrive(id: i64) -> Result<i64, ErrorReport> {
+    redrive_letter(id).or_report()
+}
+
+fn redrive_letter(id: i64) -> EngineResult<i64> {
+    let unknown = || EngineError::undefined(format!("dead letter {id} does not exist"));
+    let letter = log::letter(id)
+        .filter(|letter| letter.owner.is_none_or(|owner| identity::has_role(identity::current_user(), owner)))
+        .ok_or_else(unknown)?;
+    let new = match letter.run_id.and_then(|run| runs::ended(run).map(|found| (run, found))) {
+        Some((run, found)) => order_again(run, &found, None, false)?,
+        None => {
+            let Some(event) = letter.event_id.and_then(events::one) else {
+                return Err(EngineError::wrong_state(format!("cannot redrive dead letter {id}"))
+                    .detail("Neither its run nor its event is kept any more."));
+            };
+            events::append_again(&event)
+        }
+    };
+    log::forget_letter(id);
+    Ok(new)
+}

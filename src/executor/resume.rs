@@ -1,0 +1,282 @@
+//! Moving a run that waits: a wake, a deadline, a signal, a person.
+use std::rc::Rc;
+
+use automation_core::definition::OnPause;
+use automation_core::machine::{Cause, Machine, State, WaitFor, Woke, error};
+use automation_core::program::{Action, StopStatus};
+use automation_core::topic;
+use automation_core::value::Value;
+
+use super::batch::{Claimer, Outcome};
+use super::run::{enter, error_json};
+use super::scope::RunScope;
+use super::suspend;
+use super::versions;
+use super::walk::{Run, Walk, Walked};
+use crate::pg::catch::PgError;
+use crate::pg::clock;
+use crate::pg::identity;
+use crate::pg::snapshot::Snapshot;
+use crate::router::tenant_matches;
+use crate::store::dispatches::Reason;
+use crate::store::events::Event;
+use crate::store::history::{self, EndedRun, Ending};
+use crate::store::live::{LiveRun, Seen, WaitNote};
+use crate::store::signals;
+
+/// Why a wait is looked at.
+#[derive(Clone, Debug)]
+pub struct Nudge {
+    pub wait_no: i32,
+    pub reason: Reason,
+    /// The event that came.
+    pub event: Option<Rc<Event>>,
+}
+
+/// A run that was taken up.
+pub fn of_live(live: &LiveRun) -> Run {
+    Run {
+        id: live.id,
+        owner: live.owner,
+        automation: live.automation.clone(),
+        automation_id: live.automation_id,
+        version_id: live.version_id,
+        trigger_no: live.trigger_no,
+        attempt: 0,
+        event_id: live.event_id,
+        event_at: live.event_at,
+        started_at: live.started_at,
+        depth: live.depth,
+        parent: live.parent,
+        kind: live.kind.clone(),
+        entity_id: live.entity_id.clone(),
+        key: live.key.clone(),
+        tenant: live.tenant.clone(),
+    }
+}
+
+/// What remains to be done for a run that has ended.
+pub fn conclude(machine: &mut Machine<'_>, mut ended: EndedRun) -> Outcome {
+    ended.abandoned = machine.take_abandoned();
+    Outcome::Ended(ended)
+}
+
+/// Moves a run if one of the nudges is what it waits for.
+pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome {
+    let run = of_live(&live);
+    let version = match versions::get(run.version_id) {
+        Ok(version) => version,
+        Err(problem) => {
+            let error = Some(error_json(&PgError::new("XX000", problem), None));
+            let ended = run.ended(Ending::Failed, Some("version_unreadable"));
+            return Outcome::Ended(EndedRun { error, live: Some(live.waits), ..ended });
+        }
+    };
+    let Ok(state) = serde_json::from_str::<State>(&live.state) else {
+        let error = Some(error_json(&PgError::new("XX000", "the state of the run cannot be read"), None));
+        let ended = run.ended(Ending::Failed, Some("state_unreadable"));
+        return Outcome::Ended(EndedRun { error, live: Some(live.waits), ..ended });
+    };
+    let _context = enter(&run);
+    let event = live.event.clone();
+    identity::as_role(run.owner, || {
+        let world = run.scope(&version, &event);
+        let mut machine = Machine::new(&version.program, state, run.id as u64, run.key.clone());
+        let steps = live.steps.strip_suffix(']').unwrap_or_default();
+        let steps = if steps == "[" { String::new() } else { steps.to_owned() };
+        let mut walk = Walk { claimer, run: &run, version: version.clone(), steps };
+        let mut moved = false;
+        let mut again = Vec::new();
+        for nudge in nudges {
+            match nudged(&live, &mut machine, nudge, &world) {
+                Woke::Moved => moved = true,
+                // Its timer is gone; if it is still to come, there must be another.
+                Woke::NotYet => again.push((nudge.wait_no, nudge.reason)),
+                Woke::Gone => {}
+            }
+        }
+        if !moved {
+            return stays(&live, &mut machine, &world, &again);
+        }
+        let ends = nudges.iter().any(|nudge| nudge.reason == Reason::RunTimeout);
+        let frozen = !live.active && version.program.on_pause == OnPause::Freeze && !ends;
+        if !live.active && version.program.on_pause == OnPause::Drain {
+            let reason = error("55000", "the automation is not active any more", None);
+            machine.give_up(StopStatus::Cancelled, "automation_not_active", reason);
+        }
+        let walked = if frozen { Walked::Suspended } else { walk.go(&mut machine, &world) };
+        match walked {
+            Walked::Ended(end) => {
+                let mut ended = walk.history(&machine, &end);
+                ended.live = Some(live.waits.clone());
+                conclude(&mut machine, ended)
+            }
+            Walked::Suspended => {
+                let (before, steps) = (live.waits.clone(), walk.steps_json());
+                let run = LiveRun { frozen, steps, ..live };
+                Outcome::Suspended(Box::new(suspend::put_away(run, &mut machine, &world, &before)))
+            }
+        }
+    })
+}
+
+/// Nothing came of it; when to look again may have changed.
+fn stays(live: &LiveRun, machine: &mut Machine<'_>, world: &RunScope<'_>, looked_at: &[(i32, Reason)]) -> Outcome {
+    for wait in machine.state.waits() {
+        for (_, reason) in looked_at.iter().filter(|(no, _)| *no == wait.no) {
+            suspend::look_later(live, machine, wait, *reason, world);
+        }
+    }
+    suspend::warn(live, machine);
+    Outcome::Stays
+}
+
+fn nudged(live: &LiveRun, machine: &mut Machine<'_>, nudge: &Nudge, world: &RunScope<'_>) -> Woke {
+    match nudge.reason {
+        Reason::Thaw => return if live.frozen { Woke::Moved } else { Woke::Gone },
+        Reason::RunTimeout => {
+            let took = format!("The run has taken longer than {}.", humane(machine.program().timeout.unwrap_or(0)));
+            let late = error("57014", "the run timed out", Some(&took));
+            machine.give_up(StopStatus::Failed, "timed_out", late);
+            return Woke::Moved;
+        }
+        _ => {}
+    }
+    let no = nudge.wait_no;
+    let Some(wait) = machine.state.wait(no).cloned() else { return Woke::Gone };
+    let note = live.waits.iter().find(|note| note.no == no);
+    match (&wait.what, nudge.reason) {
+        (_, Reason::Skip) => machine.wake(no, Cause::Skip, world),
+        (WaitFor::Event { topic }, _) => {
+            let woke = match &nudge.event {
+                Some(event) => by_event(machine, no, note, topic, event, world),
+                None if nudge.reason == Reason::Arm => by_log(machine, wait.step, no, note, topic, world),
+                None => Woke::NotYet,
+            };
+            if woke == Woke::NotYet && nudge.reason == Reason::Due {
+                // What was committed before the deadline beats it, even if it was routed after.
+                return match by_log(machine, wait.step, no, note, topic, world) {
+                    Woke::NotYet => machine.wake(no, Cause::Timer, world),
+                    other => other,
+                };
+            }
+            woke
+        }
+        (WaitFor::Signal { name, key }, _) => match signals::take(name, key.as_deref(), live.owner) {
+            Some(payload) => {
+                let payload = Value::from_json(&payload).unwrap_or_default();
+                machine.wake(no, Cause::Signal(payload), world)
+            }
+            None if nudge.reason == Reason::Due => machine.wake(no, Cause::Timer, world),
+            None => Woke::NotYet,
+        },
+        (WaitFor::Run { run }, reason) => match history::outcomes(&[*run]).into_iter().next() {
+            Some((_, status, output, failure)) => {
+                let read =
+                    |text: Option<String>| text.and_then(|text| Value::from_json(&text).ok()).unwrap_or_default();
+                let (output, error) = (read(output), read(failure));
+                machine.wake(no, Cause::Ended { status, output, error }, world)
+            }
+            None if reason == Reason::Due => machine.wake(no, Cause::Timer, world),
+            None => Woke::NotYet,
+        },
+        (_, Reason::Due) => machine.wake(no, Cause::Timer, world),
+        _ => machine.wake(no, Cause::Look, world),
+    }
+}
+
+/// An event came: does the wait want it?
+fn by_event(
+    machine: &mut Machine<'_>,
+    no: i32,
+    note: Option<&WaitNote>,
+    topic: &str,
+    event: &Event,
+    world: &RunScope<'_>,
+) -> Woke {
+    let old = note.and_then(|note| note.seen.as_ref()).is_some_and(|seen| was_seen(seen, event));
+    if old || !wanted(machine, topic, event, world) {
+        return Woke::NotYet;
+    }
+    machine.wake(no, Cause::Event, &world.with_event(event))
+}
+
+/// Is it on the topic, of the automation's tenant, and for its owner's eyes?
+fn wanted(machine: &Machine<'_>, pattern: &str, event: &Event, world: &RunScope<'_>) -> bool {
+    topic::matches(pattern, &event.topic())
+        && tenant_matches(machine.program().tenant.as_deref(), event)
+        && world.may_see(event)
+}
+
+/// Was it in the log already when the wait began?
+fn was_seen(seen: &Seen, event: &Event) -> bool {
+    if event.xid == seen.xid {
+        return event.id <= seen.up_to;
+    }
+    Snapshot::parse(&seen.snapshot).is_some_and(|snapshot| snapshot.sees(event.xid))
+}
+
+/// Looks through the log for what came between the wait's beginning and its being armed, or, with a lookback, before.
+fn by_log(
+    machine: &mut Machine<'_>,
+    step: usize,
+    no: i32,
+    note: Option<&WaitNote>,
+    topic: &str,
+    world: &RunScope<'_>,
+) -> Woke {
+    let Some(note) = note else { return Woke::NotYet };
+    let Some(seen) = &note.seen else { return Woke::NotYet };
+    let lookback = match &machine.program().steps[step].action {
+        Action::WaitForEvent { lookback, .. } => *lookback,
+        _ => None,
+    };
+    if let Some(lookback) = lookback {
+        for event in crate::store::router::events_after(note.since - lookback) {
+            if wanted(machine, topic, &event, world)
+                && machine.wake(no, Cause::Event, &world.with_event(&event)) == Woke::Moved
+            {
+                return Woke::Moved;
+            }
+        }
+        return Woke::NotYet;
+    }
+    let Some(snapshot) = Snapshot::parse(&seen.snapshot) else { return Woke::NotYet };
+    for event in crate::store::router::events_since_seen(&snapshot, seen.xid, seen.up_to) {
+        if by_event(machine, no, Some(note), topic, &event, world) == Woke::Moved {
+            return Woke::Moved;
+        }
+    }
+    Woke::NotYet
+}
+
+fn humane(micros: i64) -> String {
+    automation_core::value::Duration::from_micros(micros).to_string()
+}
+
+/// The run is beyond help: it ends as failed, whatever it waited for.
+pub fn give_up(live: LiveRun, reason: &'static str, error: &PgError) -> EndedRun {
+    let run = of_live(&live);
+    let steps = Some(live.steps.clone()).filter(|steps| steps != "[]");
+    EndedRun {
+        error: Some(error_json(error, None)),
+        steps,
+        live: Some(live.waits),
+        ..run.ended(Ending::Failed, Some(reason))
+    }
+}
+
+/// What a cancelled run leaves in the history.
+pub fn cancelled(live: &LiveRun) -> EndedRun {
+    let run = of_live(live);
+    let state: Option<State> = serde_json::from_str(&live.state).ok();
+    let abandoned = state.map(|state| state.children().collect()).unwrap_or_default();
+    let steps = Some(live.steps.clone()).filter(|steps| steps != "[]");
+    EndedRun {
+        ended_at: clock::now(),
+        steps,
+        live: Some(live.waits.clone()),
+        abandoned,
+        ..run.ended(Ending::Cancelled, Some("cancelled"))
+    }
+}

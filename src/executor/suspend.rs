@@ -1,0 +1,255 @@
+//! Putting a run away: its row, what can wake it, and when it is due.
+use automation_core::machine::{Machine, State, Wait, WaitFor};
+use automation_core::program::Action;
+use automation_core::topic;
+
+use super::scope::RunScope;
+use super::walk::Run;
+use crate::pg::clock::{self, Micros, POSTGRES_EPOCH};
+use crate::store::dispatches::Reason;
+use crate::store::events::{self, Event};
+use crate::store::live::{LiveRun, Seen, WaitNote};
+use crate::store::log::{self, Entry};
+use crate::store::router as cursor_store;
+use crate::store::timers::{self, Timer, TimerKind};
+use crate::store::wakes::{Source, Waiter, Wake};
+
+/// How long an executor may take to look once more at a wait it has armed, before the conductor sees to it.
+const ARM_GRACE: Micros = 500_000;
+
+/// A run that has suspended, and all that goes with it.
+pub struct Suspension {
+    pub run: LiveRun,
+    /// It was not suspended before.
+    pub is_new: bool,
+    pub wakes: Vec<Wake>,
+    pub timers: Vec<Timer>,
+    /// Waits that are over.
+    pub cleared: Vec<(i64, i32)>,
+    /// Waits to be looked at once more after the commit.
+    pub arm: Vec<(i64, i32)>,
+    /// Runs that nobody waits for any more.
+    pub abandoned: Vec<i64>,
+}
+
+/// Suspends a run that has just begun.
+pub fn first(run: &Run, event: &Event, machine: &mut Machine<'_>, world: &RunScope<'_>, steps: String) -> Suspension {
+    let mut put = Suspension { is_new: true, ..put_away(live(run, event, steps), machine, world, &[]) };
+    if let Some(timeout) = machine.program().timeout {
+        let waiter = waiter(&put.run, 0);
+        put.timers.push(Timer { due_at: run.started_at + timeout, waiter, kind: TimerKind::RunTimeout });
+    }
+    put
+}
+
+/// Suspends a run before its first step, because its automation is paused.
+pub fn frozen(run: &Run, event: &Event, machine: &Machine<'_>) -> Suspension {
+    let state = to_json(&machine.state);
+    let run = LiveRun { frozen: true, state, ..live(run, event, "[]".to_owned()) };
+    Suspension {
+        run,
+        is_new: true,
+        wakes: Vec::new(),
+        timers: Vec::new(),
+        cleared: Vec::new(),
+        arm: Vec::new(),
+        abandoned: Vec::new(),
+    }
+}
+
+fn live(run: &Run, event: &Event, steps: String) -> LiveRun {
+    LiveRun {
+        id: run.id,
+        event_id: run.event_id,
+        event_at: run.event_at,
+        started_at: run.started_at,
+        parent: run.parent,
+        owner: run.owner,
+        automation_id: run.automation_id,
+        version_id: run.version_id,
+        epoch: 1,
+        trigger_no: run.trigger_no,
+        depth: run.depth,
+        frozen: false,
+        kind: run.kind.clone(),
+        entity_id: run.entity_id.clone(),
+        key: run.key.clone(),
+        tenant: run.tenant.clone(),
+        event: event.clone(),
+        state: String::new(),
+        waits: Vec::new(),
+        steps,
+        automation: run.automation.clone(),
+        active: true,
+    }
+}
+
+fn waiter(run: &LiveRun, wait_no: i32) -> Waiter {
+    Waiter { run_id: run.id, wait_no, owner: run.owner, automation_id: run.automation_id, version_id: run.version_id }
+}
+
+fn to_json(state: &State) -> String {
+    serde_json::to_string(state).unwrap_or_default()
+}
+
+/// Works out what a suspended run leaves behind. `before` are the waits it had when it was taken up.
+pub fn put_away(mut run: LiveRun, machine: &mut Machine<'_>, world: &RunScope<'_>, before: &[WaitNote]) -> Suspension {
+    let mut put = Put { wakes: Vec::new(), timers: Vec::new(), arm: Vec::new() };
+    let waits: Vec<Wait> = machine.state.waits().cloned().collect();
+    let mut notes = Vec::new();
+    for wait in &waits {
+        if let Some(known) = before.iter().find(|note| note.no == wait.no) {
+            notes.push(known.clone());
+            continue;
+        }
+        notes.push(put.arm(&run, machine, wait, world));
+    }
+    warn(&run, machine);
+    let gone = before.iter().filter(|note| !waits.iter().any(|wait| wait.no == note.no));
+    let cleared = gone.map(|note| (run.id, note.no)).collect();
+    run.state = to_json(&machine.state);
+    run.waits = notes;
+    let Put { wakes, timers, arm } = put;
+    Suspension { run, is_new: false, wakes, timers, cleared, arm, abandoned: machine.take_abandoned() }
+}
+
+/// A wait was looked at in vain: sets the timer for the next look. One that was due and is not, because a clock was set
+/// back, is due again at its time.
+pub fn look_later(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, reason: Reason, world: &RunScope<'_>) {
+    let waiter = waiter(run, wait.no);
+    let timer = match reason {
+        Reason::Due => wait.due.map(|due| Timer { due_at: due - POSTGRES_EPOCH, waiter, kind: TimerKind::Due }),
+        _ => machine.look_again(wait, world).map(|at| {
+            timers::forget_look(run.id, wait.no);
+            Timer { due_at: at.0 - POSTGRES_EPOCH, waiter, kind: TimerKind::Look }
+        }),
+    };
+    if let Some(timer) = timer {
+        timers::insert(&[timer]);
+        crate::workers::wake::timer_at_commit(timer.due_at);
+    }
+}
+
+/// Tells what is wrong with the condition of a wait.
+pub fn warn(run: &LiveRun, machine: &mut Machine<'_>) {
+    for (step, message) in machine.take_warnings() {
+        let id = &machine.program().steps[step].id;
+        log::warning(&Entry {
+            code: "wait_condition_error",
+            automation_id: Some(run.automation_id),
+            owner: Some(run.owner),
+            run_id: Some(run.id),
+            message: &format!("the condition of step \"{id}\" could not be evaluated, so the run goes on waiting"),
+            detail: Some(&message),
+            ..Default::default()
+        });
+    }
+}
+
+struct Put {
+    wakes: Vec<Wake>,
+    timers: Vec<Timer>,
+    arm: Vec<(i64, i32)>,
+}
+
+impl Put {
+    fn arm(&mut self, run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunScope<'_>) -> WaitNote {
+        let waiter = waiter(run, wait.no);
+        let mut note = WaitNote {
+            no: wait.no,
+            step: machine.program().steps[wait.step].id.clone(),
+            kind: machine.program().steps[wait.step].kind().to_owned(),
+            what: String::new(),
+            since: wait.since - POSTGRES_EPOCH,
+            due: wait.due.map(|due| due - POSTGRES_EPOCH),
+            refs: Vec::new(),
+            seen: None,
+        };
+        if let Some(due_at) = note.due {
+            self.timers.push(Timer { due_at, waiter, kind: TimerKind::Due });
+        }
+        let mut evaluated_later = true;
+        match &wait.what {
+            WaitFor::Delay | WaitFor::Retry | WaitFor::Turn | WaitFor::Lanes { .. } => {
+                note.what = match wait.what {
+                    WaitFor::Delay => "time".to_owned(),
+                    WaitFor::Retry => "another try".to_owned(),
+                    _ => "its turn".to_owned(),
+                };
+                evaluated_later = false;
+            }
+            WaitFor::Until => self.until(run, machine, wait, world, waiter, &mut note),
+            WaitFor::Event { topic } => {
+                note.what = format!("event {topic}");
+                note.seen = Some(seen());
+                let source = if topic::is_pattern(topic) { Source::Pattern } else { Source::Topic };
+                self.wakes.push(Wake { waiter, source, kind: topic.clone(), entity_id: None });
+            }
+            WaitFor::Signal { name, key } => {
+                note.what = match key {
+                    Some(key) => format!("signal {name} with key {key}"),
+                    None => format!("signal {name}"),
+                };
+                self.wakes.push(Wake { waiter, source: Source::Signal, kind: name.clone(), entity_id: key.clone() });
+            }
+            WaitFor::Run { run } => {
+                note.what = format!("run {run}");
+                let (kind, entity_id) = ("run".to_owned(), Some(run.to_string()));
+                self.wakes.push(Wake { waiter, source: Source::Run, kind, entity_id });
+                // It starts after our commit at the earliest.
+                evaluated_later = false;
+            }
+        }
+        if evaluated_later {
+            self.arm.push((run.id, wait.no));
+            self.timers.push(Timer { due_at: clock::now() + ARM_GRACE, waiter, kind: TimerKind::Arm });
+        }
+        note
+    }
+
+    fn until(
+        &mut self,
+        run: &LiveRun,
+        machine: &Machine<'_>,
+        wait: &Wait,
+        world: &RunScope<'_>,
+        waiter: Waiter,
+        note: &mut WaitNote,
+    ) {
+        let found = machine.references(wait, world);
+        if let Action::WaitUntil(condition) = &machine.program().steps[wait.step].action {
+            note.what = automation_core::machine::text_of(condition).trim().to_owned();
+        }
+        for entity in &found.entities {
+            note.refs.push(entity.to_string());
+            let (kind, entity_id) = (entity.kind.clone(), entity.id.clone());
+            self.wakes.push(Wake { waiter, source: Source::State, kind, entity_id });
+        }
+        if let Some(at) = machine.look_again(wait, world) {
+            self.timers.push(Timer { due_at: at.0 - POSTGRES_EPOCH, waiter, kind: TimerKind::Look });
+        }
+        if found.entities.is_empty() && !found.clock || !found.indeterminate.is_empty() {
+            log::warning(&Entry {
+                code: "wait_not_indexed",
+                automation_id: Some(run.automation_id),
+                owner: Some(run.owner),
+                run_id: Some(run.id),
+                message: &format!("step \"{}\" cannot be woken by every change it depends on", note.step),
+                detail: Some(&match found.indeterminate.first() {
+                    Some(text) => format!("It cannot be seen which kind of entity {text} reads."),
+                    None => "Its condition names no entity; only its timeout can end it.".to_owned(),
+                }),
+                ..Default::default()
+            });
+        }
+    }
+}
+
+/// This moment in the log.
+fn seen() -> Seen {
+    // What this run wrote before it waits has its place before the wait.
+    events::insert_buffered();
+    let (snapshot, up_to) = crate::pg::identity::as_engine(cursor_store::present)
+        .map_or_else(Default::default, |moment| (cursor_store::text_of(&moment.snapshot), moment.ceiling));
+    Seen { snapshot, xid: crate::pg::snapshot::own_transaction(), up_to }
+}

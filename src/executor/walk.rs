@@ -1,0 +1,261 @@
+//! One walk: the steps of a run until it suspends or ends.
+use std::fmt::Write;
+use std::rc::Rc;
+
+use automation_core::expr::{Budget, Scope};
+use automation_core::machine::{End, Machine, Next, Record};
+use automation_core::program::{Action, StopStatus};
+use automation_core::template::JsonTemplate;
+use automation_core::value::Value;
+use pgrx::pg_sys;
+
+use super::batch::Claimer;
+use super::run::{error_json, from_expression};
+use super::scope::RunScope;
+use super::step;
+use super::versions::Version;
+use crate::pg::catch::PgError;
+use crate::pg::clock::{self, Micros};
+use crate::scope::instant;
+use crate::store::events::Event;
+use crate::store::history::{EndedRun, Ending};
+
+/// A walk that has taken this long lets others have their turn.
+const WALK_SLICE: Micros = 500_000;
+
+/// What is known of a run while it is walked.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub id: i64,
+    pub owner: pg_sys::Oid,
+    pub automation: String,
+    pub automation_id: i32,
+    pub version_id: i32,
+    pub trigger_no: i16,
+    pub attempt: i16,
+    pub event_id: i64,
+    pub event_at: Micros,
+    pub started_at: Micros,
+    pub depth: i16,
+    pub parent: Option<i64>,
+    pub kind: Option<String>,
+    pub entity_id: Option<String>,
+    pub key: Option<String>,
+    pub tenant: Option<String>,
+}
+
+impl Run {
+    /// The row of the history for this run.
+    pub fn ended(&self, ending: Ending, reason: Option<&str>) -> EndedRun {
+        EndedRun {
+            id: self.id,
+            event_id: self.event_id,
+            event_at: self.event_at,
+            started_at: self.started_at,
+            ended_at: clock::now(),
+            owner: self.owner,
+            automation_id: self.automation_id,
+            version_id: self.version_id,
+            trigger_no: self.trigger_no,
+            attempt: self.attempt,
+            depth: self.depth,
+            ending,
+            kind: self.kind.clone(),
+            entity_id: self.entity_id.clone(),
+            key: self.key.clone(),
+            tenant: self.tenant.clone(),
+            reason: reason.map(str::to_owned),
+            error: None,
+            steps: None,
+            parent: self.parent,
+            output: None,
+            state: None,
+            live: None,
+            abandoned: Vec::new(),
+        }
+    }
+
+    /// What expressions see as `run` and `trigger`.
+    pub fn scope<'a>(&self, version: &Version, event: &'a Event) -> RunScope<'a> {
+        let trigger = version.program.triggers.get(self.trigger_no as usize);
+        let id = trigger.map_or("manual", |trigger| trigger.id.as_str());
+        let run = Value::object(vec![
+            ("id".into(), Value::int(self.id)),
+            ("automation".into(), Value::text(&self.automation)),
+            ("trigger".into(), Value::text(id)),
+            ("key".into(), self.key.as_ref().map_or(Value::Null, Value::text)),
+            ("started_at".into(), Value::Time(instant(self.started_at))),
+        ]);
+        RunScope::new(event, clock::engine_now(), run, id)
+    }
+}
+
+/// How a walk ended.
+pub enum Walked {
+    Suspended,
+    Ended(End),
+}
+
+/// A run on its way.
+pub struct Walk<'a> {
+    pub claimer: &'a mut Claimer,
+    pub run: &'a Run,
+    pub version: Rc<Version>,
+    /// JSON list of the steps taken, not closed; empty if there are none.
+    pub steps: String,
+}
+
+impl Walk<'_> {
+    /// Goes on until the run suspends or ends.
+    pub fn go(&mut self, machine: &mut Machine<'_>, world: &RunScope<'_>) -> Walked {
+        let begun = clock::now();
+        let mut began = begun;
+        // What a step gave back matters only where another one follows.
+        let keeps = self.version.program.steps.len() > 1;
+        loop {
+            let next = machine.advance(world);
+            self.note(machine.take_records(), began);
+            let (thread, place) = match next {
+                Next::Suspend => return Walked::Suspended,
+                Next::End(end) => return Walked::Ended(end),
+                Next::Act { thread, step } => (thread, step),
+            };
+            began = clock::now();
+            if self.claimer.is_worker && !self.claimer.shares && began - begun > WALK_SLICE {
+                machine.pause_here(world.now().0);
+                continue;
+            }
+            let version = self.version.clone();
+            let step = &version.program.steps[place];
+            let outcome = match &step.action {
+                Action::Run { automation, args } => {
+                    self.start_run(machine, thread, automation, args, world).map(|run| Done::Waits(run))
+                }
+                _ => {
+                    let scope = machine.scope(thread, world);
+                    step::execute(self.claimer, &version, place, &scope, self.time_left(began)).map(Done::Result)
+                }
+            };
+            match outcome {
+                // Slower than the runs that share its transaction can wait: roll back, and give it one of its own.
+                Err(error) if self.claimer.shares && step::was_cut_short(step, &error, clock::now() - began) => {
+                    self.claimer.slow.insert(self.run.automation_id);
+                    error.raise()
+                }
+                // Not the step's fault: roll back the whole transaction and try again.
+                Err(error) if error.is_transient() => error.raise(),
+                Err(error) => {
+                    let shown = Value::from_json(&error_json(&error, None)).unwrap_or_default();
+                    machine.fail(thread, shown, world.now().0);
+                }
+                Ok(Done::Waits(run)) => machine.wait_for_run(thread, run, world.now().0),
+                Ok(Done::Result(result)) => {
+                    let attempt = machine.attempt(thread);
+                    self.write(place, "completed", attempt, began, clock::now(), Some(&result.shown), None);
+                    machine.done(thread, keeps.then(|| result.value()));
+                }
+            }
+            // What a step wrote must be seen by the next.
+            world.forget();
+        }
+    }
+
+    /// Milliseconds until the run has taken too long.
+    fn time_left(&self, now: Micros) -> Option<i64> {
+        let deadline = self.run.started_at + self.version.program.timeout?;
+        Some(((deadline - now) / 1000).max(1))
+    }
+
+    fn start_run(
+        &self,
+        machine: &Machine<'_>,
+        thread: u32,
+        automation: &str,
+        args: &JsonTemplate,
+        world: &RunScope<'_>,
+    ) -> Result<i64, PgError> {
+        let payload = args
+            .eval(&machine.scope(thread, world), &mut Budget::default())
+            .map_err(|error| from_expression(&error, args.text()))?;
+        crate::api::runs::start_child(automation, &payload.to_json(), self.run.id)
+    }
+
+    fn note(&mut self, records: Vec<Record>, began: Micros) {
+        for record in records {
+            let since = record.since.map_or(began, |since| since - crate::pg::clock::POSTGRES_EPOCH);
+            let result = record.result.as_ref().map(Value::to_json);
+            let error = record.error.as_ref().map(Value::to_json);
+            let (result, error) = (result.as_deref(), error.as_deref());
+            self.write(record.step, record.status, record.attempt, since, clock::now(), result, error);
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn write(
+        &mut self,
+        place: usize,
+        status: &str,
+        attempt: u32,
+        began: Micros,
+        ended: Micros,
+        result: Option<&str>,
+        error: Option<&str>,
+    ) {
+        let Some(step) = self.version.program.steps.get(place) else { return };
+        self.steps.push(if self.steps.is_empty() { '[' } else { ',' });
+        let (at, took) = (began - self.run.started_at, ended - began);
+        // Writing to a String cannot fail.
+        let _ = write!(
+            self.steps,
+            "{{\"id\":{},\"kind\":\"{}\",\"status\":\"{status}\",\"at_us\":{at},\"took_us\":{took}",
+            serde_json::Value::from(step.id.as_str()),
+            step.kind(),
+        );
+        if attempt > 1 {
+            let _ = write!(self.steps, ",\"attempt\":{attempt}");
+        }
+        if let Some(result) = result {
+            let _ = write!(self.steps, ",\"result\":{result}");
+        }
+        if let Some(error) = error {
+            let _ = write!(self.steps, ",\"error\":{error}");
+        }
+        self.steps.push('}');
+    }
+
+    /// The steps so far as a JSON list.
+    pub fn steps_json(&self) -> String {
+        if self.steps.is_empty() { "[]".to_owned() } else { format!("{}]", self.steps) }
+    }
+
+    /// The row of the history for a run that has ended.
+    pub fn history(&self, machine: &Machine<'_>, end: &End) -> EndedRun {
+        let ending = match end.status {
+            StopStatus::Completed => Ending::Completed,
+            StopStatus::Failed => Ending::Failed,
+            StopStatus::Cancelled => Ending::Cancelled,
+        };
+        let error = end.error.as_ref().map(|error| {
+            let mut json: serde_json::Value = serde_json::from_str(&error.to_json()).unwrap_or_default();
+            if let (Some(fields), Some(step)) = (json.as_object_mut(), &end.step) {
+                fields.insert("step".into(), step.as_str().into());
+            }
+            json.to_string()
+        });
+        let output = Some(machine.output()).filter(|output| !output.is_null()).map(|output| output.to_json());
+        // So that the run can be taken up where it failed.
+        let state = (ending == Ending::Failed).then(|| serde_json::to_string(&machine.state).ok()).flatten();
+        EndedRun {
+            error,
+            steps: (!self.steps.is_empty()).then(|| self.steps_json()),
+            output,
+            state,
+            ..self.run.ended(ending, end.reason.as_deref())
+        }
+    }
+}
+
+enum Done {
+    Result(step::StepResult),
+    Waits(i64),
+}

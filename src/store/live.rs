@@ -1,0 +1,227 @@
+//! Runs that have suspended.
+use pgrx::pg_sys;
+use serde::{Deserialize, Serialize};
+
+use super::events::Event;
+use crate::pg::append::{append_plain, varlena};
+use crate::pg::clock::Micros;
+use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
+use crate::pg::identity::as_engine;
+
+/// A suspended run.
+#[derive(Clone, Debug)]
+pub struct LiveRun {
+    pub id: i64,
+    pub event_id: i64,
+    pub event_at: Micros,
+    pub started_at: Micros,
+    pub parent: Option<i64>,
+    pub owner: pg_sys::Oid,
+    pub automation_id: i32,
+    pub version_id: i32,
+    pub epoch: i32,
+    pub trigger_no: i16,
+    pub depth: i16,
+    pub frozen: bool,
+    pub kind: Option<String>,
+    pub entity_id: Option<String>,
+    pub key: Option<String>,
+    pub tenant: Option<String>,
+    pub event: Event,
+    /// JSON: where the machine stands.
+    pub state: String,
+    pub waits: Vec<WaitNote>,
+    /// JSON: the steps taken so far.
+    pub steps: String,
+    /// Name of the automation.
+    pub automation: String,
+    /// It may go on.
+    pub active: bool,
+}
+
+/// What a wait is about, for people, and for whoever wakes it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WaitNote {
+    pub no: i32,
+    pub step: String,
+    pub kind: String,
+    /// In words.
+    #[serde(rename = "for")]
+    pub what: String,
+    pub since: Micros,
+    pub due: Option<Micros>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refs: Vec<String>,
+    /// For an event: what the log held already when the wait began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Seen>,
+}
+
+/// A place in the log: everything visible in the snapshot is before it, and of the transaction itself what it had
+/// written so far.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    pub snapshot: String,
+    pub xid: u64,
+    pub up_to: i64,
+}
+
+/// Inserts runs that have suspended for the first time.
+pub fn insert(runs: &[LiveRun]) -> bool {
+    let text = |value: &Option<String>| value.as_ref().map(|text| varlena(text.as_bytes()));
+    append_plain(
+        "run",
+        runs.iter().map(|run| {
+            [
+                Some(pg_sys::Datum::from(run.id)),
+                Some(pg_sys::Datum::from(run.event_id)),
+                Some(pg_sys::Datum::from(run.event_at)),
+                Some(pg_sys::Datum::from(run.started_at)),
+                run.parent.map(pg_sys::Datum::from),
+                Some(pg_sys::Datum::from(run.owner)),
+                Some(pg_sys::Datum::from(run.automation_id)),
+                Some(pg_sys::Datum::from(run.version_id)),
+                Some(pg_sys::Datum::from(run.epoch)),
+                Some(pg_sys::Datum::from(run.trigger_no)),
+                Some(pg_sys::Datum::from(run.depth)),
+                Some(varlena(word(run.frozen).as_bytes())),
+                text(&run.kind),
+                text(&run.entity_id),
+                text(&run.key),
+                text(&run.tenant),
+                Some(varlena(run.event.to_json().as_bytes())),
+                Some(varlena(run.state.as_bytes())),
+                Some(varlena(notes(&run.waits).as_bytes())),
+                Some(varlena(run.steps.as_bytes())),
+            ]
+        }),
+    )
+}
+
+fn word(frozen: bool) -> &'static str {
+    if frozen { "frozen" } else { "waiting" }
+}
+
+fn notes(waits: &[WaitNote]) -> String {
+    serde_json::to_string(waits).unwrap_or_else(|_| "[]".to_owned())
+}
+
+pub const LOCK: &str = "
+    SELECT r.id, r.event_id, r.event_at, r.started_at, r.parent, r.owner, r.automation_id, r.version_id, r.epoch,
+           r.trigger_no, r.depth, r.status, r.kind, r.entity_id, r.key, r.tenant, r.event, r.state, r.waits, r.steps,
+           a.name, a.status = 'active' OR a.finish_runs
+      FROM automation_internal.run AS r
+      JOIN automation_internal.automation AS a ON a.id = r.automation_id
+     WHERE r.id = ANY ($1)
+       FOR UPDATE OF r SKIP LOCKED";
+
+/// Locks those of these runs that nobody else moves at the moment.
+pub fn lock(ids: &[i64]) -> Vec<LiveRun> {
+    as_engine(|| query(LOCK, &[Arg::int8s(ids)], read)).into_iter().flatten().collect()
+}
+
+const WAIT_FOR: &str = "
+    SELECT r.id, r.event_id, r.event_at, r.started_at, r.parent, r.owner, r.automation_id, r.version_id, r.epoch,
+           r.trigger_no, r.depth, r.status, r.kind, r.entity_id, r.key, r.tenant, r.event, r.state, r.waits, r.steps,
+           a.name, a.status = 'active' OR a.finish_runs
+      FROM automation_internal.run AS r
+      JOIN automation_internal.automation AS a ON a.id = r.automation_id
+     WHERE r.id = $1
+       FOR UPDATE OF r";
+
+/// Locks a run, waiting for whoever moves it.
+pub fn wait_for(id: i64) -> Option<LiveRun> {
+    as_engine(|| query_one(WAIT_FOR, &[id.into()], read)).flatten()
+}
+
+fn read(row: &Row<'_>) -> Option<LiveRun> {
+    Some(LiveRun {
+        id: row.int8(1)?,
+        event_id: row.int8(2)?,
+        event_at: row.int8(3)?,
+        started_at: row.int8(4)?,
+        parent: row.int8(5),
+        owner: row.oid(6)?,
+        automation_id: row.int4(7)?,
+        version_id: row.int4(8)?,
+        epoch: row.int4(9)?,
+        trigger_no: row.int2(10)?,
+        depth: row.int2(11)?,
+        frozen: row.text(12)? == "frozen",
+        kind: row.text(13),
+        entity_id: row.text(14),
+        key: row.text(15),
+        tenant: row.text(16),
+        event: Event::from_json(&row.text(17)?)?,
+        state: row.text(18)?,
+        waits: serde_json::from_str(&row.text(19)?).unwrap_or_default(),
+        steps: row.text(20)?,
+        automation: row.text(21).unwrap_or_default(),
+        active: row.bool(22).unwrap_or_default(),
+    })
+}
+
+const EXIST: &str = "SELECT r.id FROM automation_internal.run AS r WHERE r.id = ANY ($1)";
+
+/// Which of these runs are there.
+pub fn existing(ids: &[i64]) -> Vec<i64> {
+    if ids.is_empty() {
+        return Vec::new();
+    }
+    as_engine(|| query(EXIST, &[Arg::int8s(ids)], |row| row.int8(1))).into_iter().flatten().collect()
+}
+
+const UPDATE: &str = "
+    UPDATE automation_internal.run AS r
+       SET epoch = r.epoch + 1, status = $2, state = $3, waits = $4, steps = $5
+     WHERE r.id = $1 AND r.epoch = $6";
+
+/// Writes a run that has moved and suspended again. False if somebody else moved it meanwhile, which its lock prevents.
+pub fn update(run: &LiveRun) -> bool {
+    let args = [
+        run.id.into(),
+        word(run.frozen).into(),
+        Arg::json(&run.state),
+        Arg::json(&notes(&run.waits)),
+        Arg::json(&run.steps),
+        run.epoch.into(),
+    ];
+    as_engine(|| execute(UPDATE, &args)) == 1
+}
+
+const DELETE: &str = "DELETE FROM automation_internal.run AS r WHERE r.id = ANY ($1)";
+
+/// Removes runs that have ended.
+pub fn delete(ids: &[i64]) {
+    if !ids.is_empty() {
+        as_engine(|| execute(DELETE, &[Arg::int8s(ids)]));
+    }
+}
+
+const OF_AUTOMATION: &str = "
+    SELECT r.id
+      FROM automation_internal.run AS r
+     WHERE r.automation_id = $1
+     ORDER BY r.id";
+
+/// The live runs of an automation.
+pub fn of_automation(automation: i32) -> Vec<i64> {
+    as_engine(|| query(OF_AUTOMATION, &[automation.into()], |row| row.int8(1))).into_iter().flatten().collect()
+}
+
+const FROZEN: &str = "
+    SELECT r.id, r.owner, r.automation_id, r.version_id
+      FROM automation_internal.run AS r
+     WHERE r.automation_id = $1
+       AND r.status = 'frozen'
+     ORDER BY r.id";
+
+/// Frozen runs of an automation: (run, owner, automation, version).
+pub fn frozen(automation: i32) -> Vec<(i64, pg_sys::Oid, i32, i32)> {
+    as_engine(|| {
+        query(FROZEN, &[automation.into()], |row| Some((row.int8(1)?, row.oid(2)?, row.int4(3)?, row.int4(4)?)))
+    })
+    .into_iter()
+    .flatten()
+    .collect()
+}

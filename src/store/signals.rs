@@ -1,0 +1,44 @@
+//! Signals: kept until a run takes them.
+use pgrx::pg_sys;
+
+use crate::pg::clock::Micros;
+use crate::pg::engine_sql::{Arg, execute, query_one};
+use crate::pg::identity::as_engine;
+
+const INSERT: &str = "
+    INSERT INTO automation_internal.signal AS s (name, key, payload, sender, created_at)
+    VALUES ($1, $2, $3, $4, $5)
+ RETURNING s.id";
+
+pub fn insert(name: &str, key: Option<&str>, payload: &str, sender: pg_sys::Oid, now: Micros) -> i64 {
+    let args = [name.into(), key.into(), Arg::json(payload), sender.into(), Arg::timestamp(now)];
+    as_engine(|| query_one(INSERT, &args, |row| row.int8(1))).flatten().unwrap_or_default()
+}
+
+// A key that either side leaves open fits any. Whoever sent it must have the rights of the run's owner.
+const TAKE: &str = "
+    DELETE FROM automation_internal.signal AS s
+     WHERE s.id = (SELECT k.id
+                     FROM automation_internal.signal AS k
+                    WHERE k.name = $1
+                      AND (k.key = $2 OR k.key IS NULL OR $2 IS NULL)
+                      AND EXISTS (SELECT FROM pg_catalog.pg_roles AS r
+                                   WHERE r.oid = k.sender AND pg_catalog.pg_has_role(r.oid, $3, 'USAGE'))
+                    ORDER BY k.id
+                    LIMIT 1
+                      FOR UPDATE SKIP LOCKED)
+ RETURNING s.payload";
+
+/// Takes the oldest signal that a run of this owner may have. None if there is none, or others are just taking it.
+pub fn take(name: &str, key: Option<&str>, owner: pg_sys::Oid) -> Option<String> {
+    as_engine(|| query_one(TAKE, &[name.into(), key.into(), owner.into()], |row| row.text(1))).flatten()
+}
+
+const PRUNE: &str = "
+    DELETE FROM automation_internal.signal AS s
+     WHERE s.created_at < $1";
+
+/// Forgets signals that nobody took.
+pub fn prune(before: Micros) -> u64 {
+    as_engine(|| execute(PRUNE, &[Arg::timestamp(before)]))
+}

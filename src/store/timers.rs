@@ -1,0 +1,149 @@
+//! Deadlines.
+use pgrx::pg_sys;
+
+use super::wakes::Waiter;
+use crate::pg::append::append_plain;
+use crate::pg::clock::Micros;
+use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
+use crate::pg::identity::as_engine;
+
+/// What a timer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimerKind {
+    /// A delay, a try or a timeout is over.
+    Due,
+    /// Time alone may have made a condition true.
+    Look,
+    /// The wait was armed in a transaction that has committed meanwhile: evaluate once more.
+    Arm,
+    /// The run has taken too long.
+    RunTimeout,
+}
+
+impl TimerKind {
+    fn code(self) -> u8 {
+        match self {
+            TimerKind::Due => b'd',
+            TimerKind::Look => b'l',
+            TimerKind::Arm => b'a',
+            TimerKind::RunTimeout => b'x',
+        }
+    }
+
+    fn from_code(code: i8) -> Option<Self> {
+        [TimerKind::Due, TimerKind::Look, TimerKind::Arm, TimerKind::RunTimeout]
+            .into_iter()
+            .find(|kind| kind.code() == code as u8)
+    }
+}
+
+/// One deadline.
+#[derive(Clone, Copy, Debug)]
+pub struct Timer {
+    pub due_at: Micros,
+    pub waiter: Waiter,
+    pub kind: TimerKind,
+}
+
+pub fn insert(rows: &[Timer]) -> bool {
+    append_plain(
+        "timer",
+        rows.iter().map(|row| {
+            [
+                Some(pg_sys::Datum::from(row.due_at)),
+                Some(pg_sys::Datum::from(row.waiter.run_id)),
+                Some(pg_sys::Datum::from(row.waiter.wait_no)),
+                Some(pg_sys::Datum::from(row.waiter.owner)),
+                Some(pg_sys::Datum::from(row.waiter.automation_id)),
+                Some(pg_sys::Datum::from(row.waiter.version_id)),
+                Some(pg_sys::Datum::from(row.kind.code() as i8)),
+            ]
+        }),
+    )
+}
+
+const DELETE: &str = "
+    DELETE FROM automation_internal.timer AS t
+     USING unnest($1::bigint[], $2::bigint[]) AS k (run_id, wait_no)
+     WHERE t.run_id = k.run_id
+       AND t.wait_no = k.wait_no";
+
+/// Removes the timers of these waits; wait 0 is the run's own.
+pub fn delete(waits: &[(i64, i32)]) {
+    let (runs, numbers): (Vec<i64>, Vec<i64>) = waits.iter().map(|(run, no)| (*run, i64::from(*no))).unzip();
+    if !runs.is_empty() {
+        as_engine(|| execute(DELETE, &[Arg::int8s(&runs), Arg::int8s(&numbers)]));
+    }
+}
+
+const DISARM: &str = "
+    DELETE FROM automation_internal.timer AS t
+     USING unnest($1::bigint[], $2::bigint[]) AS k (run_id, wait_no)
+     WHERE t.run_id = k.run_id
+       AND t.wait_no = k.wait_no
+       AND t.reason = 'a'";
+
+/// These waits have been evaluated after the commit that armed them.
+pub fn disarm(waits: &[(i64, i32)]) {
+    let (runs, numbers): (Vec<i64>, Vec<i64>) = waits.iter().map(|(run, no)| (*run, i64::from(*no))).unzip();
+    if !runs.is_empty() {
+        as_engine(|| execute(DISARM, &[Arg::int8s(&runs), Arg::int8s(&numbers)]));
+    }
+}
+
+const FORGET_LOOK: &str = "
+    DELETE FROM automation_internal.timer AS t
+     WHERE t.run_id = $1 AND t.wait_no = $2 AND t.reason = 'l'";
+
+/// Another time has been found at which to look again.
+pub fn forget_look(run: i64, wait_no: i32) {
+    as_engine(|| execute(FORGET_LOOK, &[run.into(), wait_no.into()]));
+}
+
+pub const TAKE_DUE: &str = "
+    WITH due AS MATERIALIZED (
+        SELECT d.ctid AS place
+          FROM automation_internal.timer AS d
+         WHERE d.due_at <= $1
+           AND ($3 OR pg_catalog.pg_has_role($4, d.owner, 'MEMBER'))
+         ORDER BY d.due_at
+         LIMIT $2
+           FOR UPDATE SKIP LOCKED)
+    DELETE FROM automation_internal.timer AS t
+     USING due
+     WHERE t.ctid = due.place
+ RETURNING t.due_at, t.run_id, t.wait_no, t.owner, t.automation_id, t.version_id, t.reason";
+
+/// Takes up to `limit` timers that are due. With `only_for`, only those of roles that this role can become.
+pub fn take_due(now: Micros, limit: i64, only_for: Option<pg_sys::Oid>) -> Vec<Timer> {
+    let role = only_for.unwrap_or(pg_sys::InvalidOid);
+    let args = [Arg::timestamp(now), limit.into(), only_for.is_none().into(), role.into()];
+    let mut taken: Vec<Timer> = as_engine(|| query(TAKE_DUE, &args, read)).into_iter().flatten().collect();
+    taken.sort_by_key(|timer| (timer.due_at, timer.waiter.run_id, timer.waiter.wait_no));
+    taken
+}
+
+fn read(row: &Row<'_>) -> Option<Timer> {
+    Some(Timer {
+        due_at: row.int8(1)?,
+        waiter: Waiter {
+            run_id: row.int8(2)?,
+            wait_no: row.int4(3)?,
+            owner: row.oid(4)?,
+            automation_id: row.int4(5)?,
+            version_id: row.int4(6)?,
+        },
+        kind: row.char(7).and_then(TimerKind::from_code)?,
+    })
+}
+
+const NEXT: &str = "
+    SELECT t.due_at
+      FROM automation_internal.timer AS t
+     ORDER BY t.due_at
+     LIMIT 1";
+
+/// When the next timer is due.
+pub fn next() -> Option<Micros> {
+    as_engine(|| query_one(NEXT, &[], |row| row.int8(1))).flatten()
+}

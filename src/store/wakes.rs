@@ -1,0 +1,188 @@
+//! The wake-index: which changes, events, signals and ends of runs may end a wait.
+use pgrx::pg_sys;
+
+use crate::pg::append::{append_plain, varlena};
+use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
+use crate::pg::identity::as_engine;
+
+/// Where a wake can come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// The state of an entity.
+    State,
+    /// A topic.
+    Topic,
+    /// A topic that matches a pattern.
+    Pattern,
+    /// A signal.
+    Signal,
+    /// Another run.
+    Run,
+}
+
+impl Source {
+    fn code(self) -> u8 {
+        match self {
+            Source::State => b's',
+            Source::Topic => b't',
+            Source::Pattern => b'p',
+            Source::Signal => b'g',
+            Source::Run => b'r',
+        }
+    }
+
+    fn letter(self) -> &'static str {
+        match self {
+            Source::State => "s",
+            Source::Topic => "t",
+            Source::Pattern => "p",
+            Source::Signal => "g",
+            Source::Run => "r",
+        }
+    }
+}
+
+/// Whose wait it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    pub run_id: i64,
+    pub wait_no: i32,
+    pub owner: pg_sys::Oid,
+    pub automation_id: i32,
+    pub version_id: i32,
+}
+
+/// A row of the index.
+#[derive(Clone, Debug)]
+pub struct Wake {
+    pub waiter: Waiter,
+    pub source: Source,
+    pub kind: String,
+    /// None means any.
+    pub entity_id: Option<String>,
+}
+
+pub fn insert(rows: &[Wake]) -> bool {
+    append_plain(
+        "wake_index",
+        rows.iter().map(|row| {
+            [
+                Some(pg_sys::Datum::from(row.waiter.run_id)),
+                Some(pg_sys::Datum::from(row.waiter.wait_no)),
+                Some(pg_sys::Datum::from(row.waiter.owner)),
+                Some(pg_sys::Datum::from(row.waiter.automation_id)),
+                Some(pg_sys::Datum::from(row.waiter.version_id)),
+                Some(pg_sys::Datum::from(row.source.code() as i8)),
+                Some(varlena(row.kind.as_bytes())),
+                row.entity_id.as_ref().map(|id| varlena(id.as_bytes())),
+            ]
+        }),
+    )
+}
+
+const DELETE: &str = "
+    DELETE FROM automation_internal.wake_index AS w
+     USING unnest($1::bigint[], $2::bigint[]) AS k (run_id, wait_no)
+     WHERE w.run_id = k.run_id
+       AND w.wait_no = k.wait_no";
+
+/// Removes the rows of these waits.
+pub fn delete(waits: &[(i64, i32)]) {
+    let (runs, numbers): (Vec<i64>, Vec<i64>) = waits.iter().map(|(run, no)| (*run, i64::from(*no))).unzip();
+    if !runs.is_empty() {
+        as_engine(|| execute(DELETE, &[Arg::int8s(&runs), Arg::int8s(&numbers)]));
+    }
+}
+
+/// What to look for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    pub source: Source,
+    pub kind: String,
+    /// None: waits for any entity and for each of them.
+    pub entity_id: Option<String>,
+}
+
+// Each part fits the index: a known id, the waits for any, and, where the change itself means all, every wait.
+pub const FIND: &str = "
+    SELECT k.place, w.run_id, w.wait_no, w.owner, w.automation_id, w.version_id
+      FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]))
+           AS k (source, kind, entity_id, place)
+     CROSS JOIN LATERAL (
+           SELECT e.run_id, e.wait_no, e.owner, e.automation_id, e.version_id
+             FROM automation_internal.wake_index AS e
+            WHERE e.source = k.source::\"char\" AND e.kind = k.kind AND e.entity_id = k.entity_id
+            UNION ALL
+           SELECT e.run_id, e.wait_no, e.owner, e.automation_id, e.version_id
+             FROM automation_internal.wake_index AS e
+            WHERE e.source = k.source::\"char\" AND e.kind = k.kind AND e.entity_id IS NULL) AS w
+     ORDER BY k.place, w.run_id, w.wait_no";
+pub const FIND_ANY: &str = "
+    SELECT k.place, w.run_id, w.wait_no, w.owner, w.automation_id, w.version_id
+      FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[])) AS k (source, kind, place)
+      JOIN automation_internal.wake_index AS w ON w.source = k.source::\"char\" AND w.kind = k.kind
+     ORDER BY k.place, w.run_id, w.wait_no";
+
+/// Who waits for one of these: (place of the key, waiter). A waiter may be found more than once.
+pub fn find(keys: &[Key]) -> Vec<(usize, Waiter)> {
+    let read = |row: &Row<'_>| {
+        let waiter = Waiter {
+            run_id: row.int8(2)?,
+            wait_no: row.int4(3)?,
+            owner: row.oid(4)?,
+            automation_id: row.int4(5)?,
+            version_id: row.int4(6)?,
+        };
+        Some((row.int8(1)? as usize, waiter))
+    };
+    let numbered: Vec<(i64, &Key)> = keys.iter().enumerate().map(|(place, key)| (place as i64, key)).collect();
+    let (exact, any): (Vec<_>, Vec<_>) = numbered.into_iter().partition(|(_, key)| key.entity_id.is_some());
+    let column = |of: &[(i64, &Key)], text: fn(&Key) -> &str| -> Vec<String> {
+        of.iter().map(|(_, key)| text(key).to_owned()).collect()
+    };
+    let places = |of: &[(i64, &Key)]| -> Vec<i64> { of.iter().map(|(place, _)| *place).collect() };
+    let mut found = Vec::new();
+    as_engine(|| {
+        if !exact.is_empty() {
+            let args = [
+                Arg::texts(&column(&exact, |key| key.source.letter())),
+                Arg::texts(&column(&exact, |key| &key.kind)),
+                Arg::texts(&column(&exact, |key| key.entity_id.as_deref().unwrap_or_default())),
+                Arg::int8s(&places(&exact)),
+            ];
+            found.extend(query(FIND, &args, read));
+        }
+        if !any.is_empty() {
+            let args = [
+                Arg::texts(&column(&any, |key| key.source.letter())),
+                Arg::texts(&column(&any, |key| &key.kind)),
+                Arg::int8s(&places(&any)),
+            ];
+            found.extend(query(FIND_ANY, &args, read));
+        }
+    });
+    found.into_iter().flatten().collect()
+}
+
+// From one pattern to the next along the index, however many wait for each.
+const PATTERNS: &str = "
+    WITH RECURSIVE p AS (
+        (SELECT w.kind FROM automation_internal.wake_index AS w WHERE w.source = 'p' ORDER BY w.kind LIMIT 1)
+        UNION ALL
+        SELECT (SELECT w.kind FROM automation_internal.wake_index AS w
+                 WHERE w.source = 'p' AND w.kind > p.kind ORDER BY w.kind LIMIT 1)
+          FROM p
+         WHERE p.kind IS NOT NULL)
+    SELECT p.kind FROM p WHERE p.kind IS NOT NULL";
+
+/// The patterns that some run waits for.
+pub fn patterns() -> Vec<String> {
+    as_engine(|| query(PATTERNS, &[], |row| row.text(1))).into_iter().flatten().collect()
+}
+
+const ANY: &str = "SELECT pg_catalog.pg_relation_size('automation_internal.wake_index'::regclass) > 0";
+
+/// Can anybody wait for anything? Never no by mistake.
+pub fn any() -> bool {
+    as_engine(|| query_one(ANY, &[], |row| row.bool(1))).flatten().unwrap_or(true)
+}

@@ -1,5 +1,7 @@
 //! What holds for all inputs, tried on random ones.
 
+#[path = "properties/automations.rs"]
+mod automations;
 #[path = "properties/gates.rs"]
 mod gates;
 #[path = "properties/generate.rs"]

@@ -2,12 +2,13 @@
 
 use super::parts::{Parts, duration_text, of_step, shown};
 use super::trigger::{limits, trigger};
+use super::variables;
 use super::{Action, Delay, Op, Program, Repeat, Retry, Step, StopStatus, Target};
 use crate::condition::Condition;
 use crate::definition::{DEFAULT_MAX_STEPS, Document, Problem, StepDef, StepKind};
 use crate::expr::Expr;
 use crate::suggest::nearest;
-use crate::template::{JsonTemplate, SqlTemplate, Template};
+use crate::template::{SqlTemplate, Template};
 use crate::topic;
 use crate::value::Timestamp;
 use serde_json::Value as Json;
@@ -354,7 +355,7 @@ fn try_action(def: &StepDef, parts: &mut Parts<'_>) -> Option<Action> {
             let payload = parts.json(def.get("payload"), "payload");
             Action::Notify { channel: channel?, payload: payload? }
         }
-        StepKind::Set => set(def, parts)?,
+        StepKind::Set => variables::set(def, parts)?,
         StepKind::StoreState => {
             let kind = parts.template(def.text("kind"), "kind");
             let entity = parts.template(def.text("entity"), "entity");
@@ -434,24 +435,6 @@ fn try_action(def: &StepDef, parts: &mut Parts<'_>) -> Option<Action> {
             Action::Stop { status, message }
         }
     })
-}
-
-fn set(def: &StepDef, parts: &mut Parts<'_>) -> Option<Action> {
-    let Some(Json::Object(variables)) = def.get("variables") else {
-        parts.wrong(
-            "variables",
-            "\"variables\" must be a JSON object",
-            "For example {\"total\": \"{{ new.total * 2 }}\"}.",
-        );
-        return None;
-    };
-    let mut parsed = Vec::new();
-    for (name, value) in variables {
-        let field = format!("variables.{name}");
-        let template = parts.parsed(JsonTemplate::from_json(value), &field, &shown(value));
-        parsed.push((name.clone(), template?));
-    }
-    Some(Action::Set(parsed))
 }
 
 fn delay(def: &StepDef, parts: &mut Parts<'_>) -> Option<Delay> {

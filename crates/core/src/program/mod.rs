@@ -5,6 +5,7 @@ mod compile;
 mod parts;
 mod retry;
 mod trigger;
+mod variables;
 
 pub use compile::{compile, compile_parts};
 pub(crate) use retry::length;

@@ -4,13 +4,14 @@
 //! went, keeps its [`State`] while it waits and wakes it. A run that is taken up again after a crash, in another process
 //! or years later, is the same machine with the same state.
 
+mod failure;
 mod scope;
 mod state;
 mod waits;
 
 pub use scope::ThreadScope;
 pub use state::{Failing, Frame, Kept, LaneFailure, State, Thread, Wait, WaitFor};
-pub use waits::{Cause, Woke};
+pub use waits::{Cause, MAX_SIGNAL, Woke};
 
 use crate::condition::Condition;
 use crate::expr::{Budget, ExprError, Scope};
@@ -650,20 +651,11 @@ impl<'p> Machine<'p> {
         let attempt = self.state.threads[place].failed + 1;
         let (status, told) = ("failed", Some(error.clone()));
         self.push(Record { step: number, status, attempt, since: None, result: None, error: told });
-        let step = &self.program.steps[number];
-        let whole = self.program.code.iter().enumerate().find_map(|(pc, op)| match op {
-            Op::Begin { step, past } if *step == number => Some((pc, *past)),
-            _ => None,
-        });
-        if step.continue_on_error {
-            self.keep_result(number, Value::object(vec![("error".into(), error)]));
-            self.step_on(place);
-            if let Some((_, past)) = whole {
-                self.state.threads[place].pc = past;
-            }
-            return;
+        if let Some(bearer) = self.bearer(number) {
+            return self.bear(place, number, bearer, error);
         }
-        if let Some((begin, _)) = whole {
+        let step = &self.program.steps[number];
+        if let Some((begin, _)) = self.extent(number) {
             // Should it be tried again, then from its beginning.
             self.state.threads[place].pc = begin;
         }
@@ -675,6 +667,10 @@ impl<'p> Machine<'p> {
 
     /// The run has failed: its `on_failure` steps come next, if it has any and is not at them already.
     fn run_failed(&mut self, reason: &str, step: Option<String>, error: Value) {
+        let error = match &step {
+            Some(id) => waits::with(error, "step", Value::text(id)),
+            None => error,
+        };
         let failing = Failing { reason: reason.to_owned(), step, error: Kept(error), threads: Vec::new() };
         match (self.program.on_failure, self.state.failing.take()) {
             (_, Some(first)) => self.end_failed(first),
@@ -702,12 +698,9 @@ impl<'p> Machine<'p> {
     pub fn pass_over(&mut self) {
         let (number, _) = self.current(0);
         self.record(number, "skipped", None, None);
-        let past = self.program.code.iter().find_map(|op| match op {
-            Op::Begin { step, past } if *step == number => Some(*past),
-            _ => None,
-        });
+        let extent = self.extent(number);
         self.step_on(0);
-        if let Some(past) = past {
+        if let Some((_, past)) = extent {
             self.state.threads[0].pc = past;
         }
     }
@@ -718,7 +711,10 @@ fn rounds_of(value: &Value) -> Result<u32, Value> {
     match number {
         Some(rounds @ 0..) if rounds <= i64::from(MAX_ROUNDS) => Ok(rounds as u32),
         Some(0..) => Err(error("54000", &format!("a loop does not take more than {MAX_ROUNDS} rounds"), None)),
-        _ => Err(error("22023", &format!("the count of a loop is {}, not a whole number", value.to_json()), None)),
+        _ => {
+            let message = format!("the count of a loop is {}, not a whole number from 0", value.to_json());
+            Err(error("22023", &message, None))
+        }
     }
 }
 

@@ -31,7 +31,8 @@ pub fn compile_parts(document: &Document) -> (Program, Vec<Problem>) {
         }
         Some(micros)
     });
-    let mut compiler = Compiler { steps: Vec::new(), places: Vec::new(), code: Vec::new(), problems };
+    let mut compiler =
+        Compiler { steps: Vec::new(), places: Vec::new(), code: Vec::new(), around: Vec::new(), problems };
     compiler.block(&document.steps, "steps", &Block::default());
     compiler.code.push(Op::Stop);
     let on_failure = (!document.on_failure.is_empty()).then_some(compiler.code.len());
@@ -115,6 +116,8 @@ struct Compiler {
     steps: Vec<Step>,
     places: Vec<Place>,
     code: Vec<Op>,
+    /// The steps around the one that is compiled; None where a lane begins.
+    around: Vec<Option<usize>>,
     problems: Vec<Problem>,
 }
 
@@ -162,9 +165,12 @@ impl Compiler {
             retry,
             continue_on_timeout: def.flag("continue_on_timeout", true),
             enabled: def.flag("enabled", true),
+            outer: self.around.last().copied().flatten(),
+            frames: block.frames,
         });
         let target = |field: &str| def.get(field).and_then(Json::as_str).map(str::to_owned);
         self.places.push(Place { pc: self.code.len(), block: block.clone(), yes: target("yes"), no: target("no") });
+        self.around.push((def.kind() != StepKind::Parallel).then_some(number));
         match def.kind() {
             StepKind::Choose => self.choose(def, number, path, block),
             StepKind::RepeatCount | StepKind::RepeatWhile | StepKind::RepeatUntil | StepKind::ForEach => {
@@ -178,6 +184,7 @@ impl Compiler {
             }
             _ => self.code.push(Op::Act(number)),
         }
+        self.around.pop();
     }
 
     fn begin(&mut self, step: usize) -> usize {

@@ -80,6 +80,10 @@ pub struct Step {
     pub continue_on_timeout: bool,
     /// False leaves it out.
     pub enabled: bool,
+    /// The step it stands inside of, in the same thread.
+    pub outer: Option<usize>,
+    /// How many frames are open where it stands.
+    pub frames: usize,
 }
 
 /// What a step does, with its texts parsed.

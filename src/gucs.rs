@@ -220,7 +220,7 @@ pub fn executor_idle_timeout() -> std::time::Duration {
 }
 /// The time that set_clock() has set, in Postgres' microseconds.
 pub fn clock() -> Option<i64> {
-    CLOCK.get().and_then(|text| text.to_str().ok()?.parse().ok())
+    CLOCK.get().and_then(|text| text.to_str().ok()?.parse().ok()).filter(|at| crate::pg::clock::SETTABLE.contains(at))
 }
 
 /// How many microseconds a signal is kept, None for ever.

@@ -227,9 +227,7 @@ fn try_transition(name: &str, to: Status) -> Result<&'static str, Refusal> {
     automations::note_change();
     log::audit(action, name, &details);
     if to == Status::Active {
-        // What on_pause => 'freeze' has stopped goes on.
-        let order = serde_json::json!({ "do": "thaw", "automation_id": known.id }).to_string();
-        append_event(&NewEvent { op: Some(Op::Moved), next: Some(order.as_bytes()), ..Default::default() });
+        thaw(known.id);
     }
     let payload = serde_json::json!({ "automation": name, "from": from.word(), "to": to.word() }).to_string();
     append_event(&NewEvent {
@@ -239,6 +237,12 @@ fn try_transition(name: &str, to: Status) -> Result<&'static str, Refusal> {
         ..Default::default()
     });
     Ok("transitioned")
+}
+
+/// What on_pause => 'freeze' has stopped goes on.
+fn thaw(automation_id: i32) {
+    let order = serde_json::json!({ "do": "thaw", "automation_id": automation_id }).to_string();
+    append_event(&NewEvent { op: Some(Op::Moved), next: Some(order.as_bytes()), ..Default::default() });
 }
 
 /// Removes an automation. Runs that are queued or wait are cancelled (runs => 'cancel') or go on to their end
@@ -254,7 +258,10 @@ fn drop_checked(name: &str, runs: &str) -> EngineResult<()> {
         .ok_or_else(|| EngineError::unknown_automation(name))?;
     match runs {
         "cancel" => super::runs::cancel_all(known.id),
-        "finish" => automations::let_runs_finish(known.id),
+        "finish" => {
+            automations::let_runs_finish(known.id);
+            thaw(known.id);
+        }
         other => {
             return Err(
                 EngineError::invalid(format!("invalid value \"{other}\" for runs")).hint("Use cancel or finish.")

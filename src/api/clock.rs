@@ -39,9 +39,10 @@ fn advance(by: Interval) -> Result<TimestampWithTimeZone, ErrorReport> {
 }
 
 fn set(micros: i64) -> EngineResult<TimestampWithTimeZone> {
-    // The two ends are infinity.
-    if micros == i64::MAX || micros == i64::MIN {
-        return Err(EngineError::invalid("the clock cannot be set to infinity"));
+    if !clock::SETTABLE.contains(&micros) {
+        return Err(
+            EngineError::invalid("the clock is out of range").hint("It can be set from the year 1 to the year 9999.")
+        );
     }
     let text = CString::new(micros.to_string()).unwrap_or_default();
     settings::set_session(c"automation_engine.clock", &text);

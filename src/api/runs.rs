@@ -169,7 +169,7 @@ fn end_waiting(found: &LiveRun) {
 }
 
 fn end_cancelled(owner: pg_sys::Oid, cancelled: &[Dispatch]) {
-    let now = clock::now();
+    let now = clock::engine_now();
     let ended: Vec<EndedRun> = cancelled
         .iter()
         .map(|dispatch| {

@@ -1,5 +1,5 @@
 //! Steering runs that wait or have failed.
-use automation_core::machine::Machine;
+use automation_core::machine::{MAX_SIGNAL, Machine};
 use pgrx::JsonB;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -13,9 +13,6 @@ use crate::store::events::{self, NewEvent, Op, append_event};
 use crate::store::runs::{self, FailedRun};
 use crate::store::{live, log, signals};
 
-/// Most bytes of a signal's name and key.
-const MOST_NAME: usize = 1000;
-
 /// Sends a signal. A run that waits for it by this name, and by this key if both have one, takes it; until one does, it is
 /// kept. Each signal is taken by one run.
 #[pg_extern]
@@ -28,11 +25,11 @@ fn signal(
 }
 
 fn send(name: &str, payload: &serde_json::Value, key: Option<&str>) -> EngineResult<i64> {
-    if name.trim().is_empty() || name.len() > MOST_NAME {
-        return Err(EngineError::invalid(format!("the name of a signal has 1 to {MOST_NAME} bytes")));
+    if name.trim().is_empty() || name.len() > MAX_SIGNAL {
+        return Err(EngineError::invalid(format!("the name of a signal has 1 to {MAX_SIGNAL} bytes")));
     }
-    if key.is_some_and(|key| key.len() > MOST_NAME) {
-        return Err(EngineError::invalid(format!("the key of a signal has at most {MOST_NAME} bytes")));
+    if key.is_some_and(|key| key.len() > MAX_SIGNAL) {
+        return Err(EngineError::invalid(format!("the key of a signal has at most {MAX_SIGNAL} bytes")));
     }
     let id = signals::insert(name, key, &payload.to_string(), identity::current_user(), clock::now());
     append_event(&NewEvent {
@@ -59,6 +56,11 @@ fn skip(run_id: i64, step: Option<&str>) -> EngineResult<i64> {
     let found: Vec<_> = run.waits.iter().filter(|wait| step.is_none_or(|step| step == wait.step)).collect();
     let wait = match found[..] {
         [wait] => wait,
+        [] if run.frozen => {
+            return Err(EngineError::wrong_state(format!("run {run_id} does not wait at a step"))
+                .detail("It goes on when its automation is active again.")
+                .hint(format!("SELECT automation.resume('{}').", run.automation)));
+        }
         [] => {
             let at: Vec<String> = run.waits.iter().map(|wait| format!("\"{}\"", wait.step)).collect();
             return Err(EngineError::wrong_state(format!("run {run_id} does not wait at that step"))
@@ -92,7 +94,8 @@ fn again(id: i64, from_step: Option<&str>, skip: bool) -> EngineResult<i64> {
         .filter(|run| identity::has_role(identity::current_user(), run.owner))
         .ok_or_else(|| EngineError::unknown_run(id))?;
     if !matches!(run.status.as_str(), "failed" | "cancelled") {
-        return Err(EngineError::wrong_state(format!("cannot retry run {id}"))
+        let what = if skip { "skip a step of" } else { "retry" };
+        return Err(EngineError::wrong_state(format!("cannot {what} run {id}"))
             .detail(format!("It is {}, not failed.", run.status))
             .hint(format!("SELECT automation.start_run('{}') starts a new one.", run.automation)));
     }
@@ -147,7 +150,11 @@ fn redrive(id: i64) -> Result<i64, ErrorReport> {
 fn redrive_letter(id: i64) -> EngineResult<i64> {
     let unknown = || EngineError::undefined(format!("dead letter {id} does not exist"));
     let letter = log::letter(id)
-        .filter(|letter| letter.owner.is_none_or(|owner| identity::has_role(identity::current_user(), owner)))
+        .filter(|letter| {
+            let user = identity::current_user();
+            // What belongs to nobody is for superusers.
+            letter.owner.map_or_else(|| identity::is_superuser(user), |owner| identity::has_role(user, owner))
+        })
         .ok_or_else(unknown)?;
     let new = match letter.run_id.and_then(|run| runs::ended(run).map(|found| (run, found))) {
         Some((run, found)) => order_again(run, &found, None, false)?,

@@ -311,7 +311,7 @@ fn read_events(claimed: &[Dispatch]) -> HashMap<i64, Rc<Event>> {
 }
 
 fn start(claimer: &mut Claimer, dispatch: &Dispatch, event: Option<&Event>) -> Outcome {
-    let run = run::of_dispatch(claimer.owner, dispatch, event, clock::now());
+    let run = run::of_dispatch(claimer.owner, dispatch, event, clock::engine_now());
     let Some(event) = event else {
         let error = PgError::new("02000", format!("event {} is not in the log any more", dispatch.event_id));
         dead_letter(dispatch, claimer.owner, "event_missing", &error);
@@ -365,7 +365,7 @@ pub fn fail(claimer: &mut Claimer, dispatch_id: i64, error: &PgError) {
     let Some(dispatch) = dispatches::one(claimer.owner, dispatch_id) else { return };
     let ended = if dispatch.reason.starts() {
         let event = read_events(std::slice::from_ref(&dispatch)).remove(&dispatch.event_id);
-        let run = run::of_dispatch(claimer.owner, &dispatch, event.as_deref(), clock::now());
+        let run = run::of_dispatch(claimer.owner, &dispatch, event.as_deref(), clock::engine_now());
         let error = Some(run::error_json(error, None));
         Some(EndedRun { error, ..run.ended(Ending::Failed, Some("commit_failed")) })
     } else {

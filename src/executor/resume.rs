@@ -11,8 +11,8 @@ use super::batch::{Claimer, Outcome};
 use super::run::{enter, error_json};
 use super::scope::RunScope;
 use super::suspend;
-use super::versions;
-use super::walk::{Run, Walk, Walked};
+use super::versions::{self, Version};
+use super::walk::{Run, Walk, Walked, too_late};
 use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::pg::identity;
@@ -88,7 +88,7 @@ pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome
         let mut moved = false;
         let mut again = Vec::new();
         for nudge in nudges {
-            match nudged(&live, &mut machine, nudge, &world) {
+            match nudged(&live, &version, &mut machine, nudge, &world) {
                 Woke::Moved => moved = true,
                 // Its timer is gone; if it is still to come, there must be another.
                 Woke::NotYet => again.push((nudge.wait_no, nudge.reason)),
@@ -104,7 +104,7 @@ pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome
             let reason = error("55000", "the automation is not active any more", None);
             machine.give_up(StopStatus::Cancelled, "automation_not_active", reason);
         }
-        let walked = if frozen { Walked::Suspended } else { walk.go(&mut machine, &world) };
+        let walked = if frozen { walk.stay(&mut machine) } else { walk.go(&mut machine, &world) };
         match walked {
             Walked::Ended(end) => {
                 let mut ended = walk.history(&machine, &end);
@@ -131,13 +131,11 @@ fn stays(live: &LiveRun, machine: &mut Machine<'_>, world: &RunScope<'_>, looked
     Outcome::Stays
 }
 
-fn nudged(live: &LiveRun, machine: &mut Machine<'_>, nudge: &Nudge, world: &RunScope<'_>) -> Woke {
+fn nudged(live: &LiveRun, version: &Version, machine: &mut Machine<'_>, nudge: &Nudge, world: &RunScope<'_>) -> Woke {
     match nudge.reason {
         Reason::Thaw => return if live.frozen { Woke::Moved } else { Woke::Gone },
         Reason::RunTimeout => {
-            let took = format!("The run has taken longer than {}.", humane(machine.program().timeout.unwrap_or(0)));
-            let late = error("57014", "the run timed out", Some(&took));
-            machine.give_up(StopStatus::Failed, "timed_out", late);
+            machine.give_up(StopStatus::Failed, "timed_out", too_late(version));
             return Woke::Moved;
         }
         _ => {}
@@ -232,7 +230,9 @@ fn by_log(
         _ => None,
     };
     if let Some(lookback) = lookback {
-        for event in crate::store::router::events_after(note.since - lookback) {
+        // Events carry the time on the wall, the wait that of a clock which may have been set.
+        let since = clock::now() - (clock::engine_now() - note.since).max(0);
+        for event in crate::store::router::events_after(since - lookback) {
             if wanted(machine, topic, &event, world)
                 && machine.wake(no, Cause::Event, &world.with_event(&event)) == Woke::Moved
             {
@@ -248,10 +248,6 @@ fn by_log(
         }
     }
     Woke::NotYet
-}
-
-fn humane(micros: i64) -> String {
-    automation_core::value::Duration::from_micros(micros).to_string()
 }
 
 /// The run is beyond help: it ends as failed, whatever it waited for.
@@ -273,7 +269,7 @@ pub fn cancelled(live: &LiveRun) -> EndedRun {
     let abandoned = state.map(|state| state.children().collect()).unwrap_or_default();
     let steps = Some(live.steps.clone()).filter(|steps| steps != "[]");
     EndedRun {
-        ended_at: clock::now(),
+        ended_at: clock::engine_now(),
         steps,
         live: Some(live.waits.clone()),
         abandoned,

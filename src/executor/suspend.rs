@@ -14,6 +14,8 @@ use crate::store::router as cursor_store;
 use crate::store::timers::{self, Timer, TimerKind};
 use crate::store::wakes::{Source, Waiter, Wake};
 
+/// Most bytes of an entity's id in the wake-index: a page of a B-tree must hold three entries.
+const MAX_INDEXED: usize = 1000;
 /// How long an executor may take to look once more at a wait it has armed, before the conductor sees to it.
 const ARM_GRACE: Micros = 500_000;
 
@@ -222,8 +224,12 @@ impl Put {
         }
         for entity in &found.entities {
             note.refs.push(entity.to_string());
-            let (kind, entity_id) = (entity.kind.clone(), entity.id.clone());
-            self.wakes.push(Wake { waiter, source: Source::State, kind, entity_id });
+            // An id too long for the index is looked for among all of its kind.
+            let entity_id = entity.id.clone().filter(|id| id.len() <= MAX_INDEXED);
+            let wake = Wake { waiter, source: Source::State, kind: entity.kind.clone(), entity_id };
+            if !self.wakes.contains(&wake) {
+                self.wakes.push(wake);
+            }
         }
         if let Some(at) = machine.look_again(wait, world) {
             self.timers.push(Timer { due_at: at.0 - POSTGRES_EPOCH, waiter, kind: TimerKind::Look });

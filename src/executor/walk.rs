@@ -52,7 +52,7 @@ impl Run {
             event_id: self.event_id,
             event_at: self.event_at,
             started_at: self.started_at,
-            ended_at: clock::now(),
+            ended_at: clock::engine_now(),
             owner: self.owner,
             automation_id: self.automation_id,
             version_id: self.version_id,
@@ -108,7 +108,7 @@ pub struct Walk<'a> {
 impl Walk<'_> {
     /// Goes on until the run suspends or ends.
     pub fn go(&mut self, machine: &mut Machine<'_>, world: &RunScope<'_>) -> Walked {
-        let begun = clock::now();
+        let begun = clock::engine_now();
         let mut began = begun;
         // What a step gave back matters only where another one follows.
         let keeps = self.version.program.steps.len() > 1;
@@ -120,25 +120,31 @@ impl Walk<'_> {
                 Next::End(end) => return Walked::Ended(end),
                 Next::Act { thread, step } => (thread, step),
             };
-            began = clock::now();
+            began = clock::engine_now();
             if self.claimer.is_worker && !self.claimer.shares && began - begun > WALK_SLICE {
                 machine.pause_here(world.now().0);
                 continue;
             }
             let version = self.version.clone();
             let step = &version.program.steps[place];
+            let left = self.time_left(machine, began);
+            if left.is_some_and(|left| left <= 0) {
+                machine.give_up(StopStatus::Failed, "timed_out", too_late(&version));
+                continue;
+            }
+            let wall = clock::now();
             let outcome = match &step.action {
                 Action::Run { automation, args } => {
                     self.start_run(machine, thread, automation, args, world).map(|run| Done::Waits(run))
                 }
                 _ => {
                     let scope = machine.scope(thread, world);
-                    step::execute(self.claimer, &version, place, &scope, self.time_left(began)).map(Done::Result)
+                    step::execute(self.claimer, &version, place, &scope, left).map(Done::Result)
                 }
             };
             match outcome {
                 // Slower than the runs that share its transaction can wait: roll back, and give it one of its own.
-                Err(error) if self.claimer.shares && step::was_cut_short(step, &error, clock::now() - began) => {
+                Err(error) if self.claimer.shares && step::was_cut_short(step, &error, clock::engine_now() - began) => {
                     self.claimer.slow.insert(self.run.automation_id);
                     error.raise()
                 }
@@ -146,12 +152,20 @@ impl Walk<'_> {
                 Err(error) if error.is_transient() => error.raise(),
                 Err(error) => {
                     let shown = Value::from_json(&error_json(&error, None)).unwrap_or_default();
+                    let limit = left.filter(|left| step.timeout_ms.is_none_or(|own| *left <= own));
+                    if error.sqlstate == "57014" && limit.is_some_and(|limit| clock::now() - wall >= limit * 1000) {
+                        // It was the run's time that was up, so that nothing else is tried.
+                        let (attempt, told) = (machine.attempt(thread), shown.to_json());
+                        self.write(place, "failed", attempt, began, clock::engine_now(), None, Some(&told));
+                        machine.give_up(StopStatus::Failed, "timed_out", too_late(&version));
+                        continue;
+                    }
                     machine.fail(thread, shown, world.now().0);
                 }
                 Ok(Done::Waits(run)) => machine.wait_for_run(thread, run, world.now().0),
                 Ok(Done::Result(result)) => {
                     let attempt = machine.attempt(thread);
-                    self.write(place, "completed", attempt, began, clock::now(), Some(&result.shown), None);
+                    self.write(place, "completed", attempt, began, clock::engine_now(), Some(&result.shown), None);
                     machine.done(thread, keeps.then(|| result.value()));
                 }
             }
@@ -160,10 +174,17 @@ impl Walk<'_> {
         }
     }
 
-    /// Milliseconds until the run has taken too long.
-    fn time_left(&self, now: Micros) -> Option<i64> {
+    /// Goes no further, but puts down what has happened.
+    pub fn stay(&mut self, machine: &mut Machine<'_>) -> Walked {
+        self.note(machine.take_records(), clock::engine_now());
+        Walked::Suspended
+    }
+
+    /// Milliseconds until the run has taken too long. What it does about a failure may take longer.
+    fn time_left(&self, machine: &Machine<'_>, now: Micros) -> Option<i64> {
         let deadline = self.run.started_at + self.version.program.timeout?;
-        Some(((deadline - now) / 1000).max(1))
+        // rounded up: a limit of 0 would be none
+        machine.state.failing.is_none().then_some((deadline - now + 999) / 1000)
     }
 
     fn start_run(
@@ -186,7 +207,7 @@ impl Walk<'_> {
             let result = record.result.as_ref().map(Value::to_json);
             let error = record.error.as_ref().map(Value::to_json);
             let (result, error) = (result.as_deref(), error.as_deref());
-            self.write(record.step, record.status, record.attempt, since, clock::now(), result, error);
+            self.write(record.step, record.status, record.attempt, since, clock::engine_now(), result, error);
         }
     }
 
@@ -253,6 +274,16 @@ impl Walk<'_> {
             ..self.run.ended(ending, end.reason.as_deref())
         }
     }
+}
+
+/// Why a run ends that took too long.
+pub fn too_late(version: &Version) -> Value {
+    let limit = automation_core::value::Duration::from_micros(version.program.timeout.unwrap_or_default());
+    let error = PgError {
+        detail: Some(format!("It has taken longer than {limit}.")),
+        ..PgError::new("57014", "the run timed out")
+    };
+    Value::from_json(&error_json(&error, None)).unwrap_or_default()
 }
 
 enum Done {

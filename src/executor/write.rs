@@ -71,7 +71,7 @@ pub fn end(ended: &[EndedRun]) {
     if ended.is_empty() {
         return;
     }
-    history::insert(clock::now(), ended);
+    history::insert(clock::engine_now(), ended);
     let had_waited: Vec<&EndedRun> = ended.iter().filter(|run| run.live.is_some()).collect();
     if !had_waited.is_empty() {
         let waits = had_waited.iter().flat_map(|run| {

@@ -8,6 +8,10 @@ pub type Micros = i64;
 pub const POSTGRES_EPOCH: i64 = 946_684_800_000_000;
 const DAY: i64 = 86_400_000_000;
 
+/// What a clock can be set to: the years 1 to 9999. Whatever is added to that, a wait of ten thousand years included, is
+/// still a timestamp; one that is not would stand in everybody's way who looks at the timers.
+pub const SETTABLE: std::ops::Range<Micros> = -63_082_281_600_000_000..252_455_616_000_000_000;
+
 /// What the clock on the wall says now, not when the transaction began.
 pub fn now() -> Micros {
     // SAFETY: reads the system clock, nothing else.

@@ -53,7 +53,7 @@ pub struct Waiter {
 }
 
 /// A row of the index.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Wake {
     pub waiter: Waiter,
     pub source: Source,

@@ -105,6 +105,10 @@ impl Machine<'_> {
 
     /// The run has failed: its `on_failure` steps come next, if it has any and is not at them already.
     pub(super) fn run_failed(&mut self, reason: &str, step: Option<String>, error: Value) {
+        let error = match &step {
+            Some(id) => super::waits::with(error, "step", Value::text(id)),
+            None => error,
+        };
         let failing = Failing { reason: reason.to_owned(), step, error: Kept(error), threads: Vec::new() };
         match (self.program.on_failure, self.state.failing.take()) {
             (_, Some(first)) => self.end_failed(first),

@@ -188,7 +188,10 @@ fn rounds_of(value: &Value) -> Result<u32, Value> {
     match number {
         Some(rounds @ 0..) if rounds <= i64::from(MAX_ROUNDS) => Ok(rounds as u32),
         Some(0..) => Err(error("54000", &format!("a loop does not take more than {MAX_ROUNDS} rounds"), None)),
-        _ => Err(error("22023", &format!("the count of a loop is {}, not a whole number", value.to_json()), None)),
+        _ => {
+            let message = format!("the count of a loop is {}, not a whole number from 0", value.to_json());
+            Err(error("22023", &message, None))
+        }
     }
 }
 

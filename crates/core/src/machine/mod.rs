@@ -13,7 +13,7 @@ mod waits;
 pub use failure::{error, fault, text_of};
 pub use scope::ThreadScope;
 pub use state::{Failing, Frame, Kept, LaneFailure, State, Thread, Wait, WaitFor};
-pub use waits::{Cause, Woke};
+pub use waits::{Cause, MAX_SIGNAL, Woke};
 
 use crate::condition::Condition;
 use crate::expr::{Budget, Scope};

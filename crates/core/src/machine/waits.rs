@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// How soon to look again at a condition that reads the clock in a way that cannot be foreseen.
 const LOOK_AGAIN: i64 = 60_000_000;
 
+/// Most bytes of a signal's name, and of its key.
+pub const MAX_SIGNAL: usize = 1000;
+
 /// What may end a wait.
 #[derive(Clone, Debug)]
 pub enum Cause {
@@ -75,6 +78,7 @@ impl Machine<'_> {
             }
             Action::WaitForEvent { topic, .. } => {
                 let wanted = self.render(place, topic, world).and_then(|text| match topic::validate(&text) {
+                    Ok(()) if text.trim().is_empty() => Err(error("22023", "the topic to wait for is empty", None)),
                     Ok(()) => Ok(topic::canonical(&text)),
                     Err(problem) => Err(fault(&problem, &text)),
                 });
@@ -89,7 +93,7 @@ impl Machine<'_> {
                     Some(key) => self.render(place, key, world).map(Some),
                     None => Ok(self.key.clone()),
                 };
-                match name.and_then(|name| Ok(WaitFor::Signal { name, key: key? })) {
+                match name.and_then(|name| Ok((name, key?))).and_then(|(name, key)| signal_of(name, key)) {
                     Ok(what) => self.suspend(place, number, what, now, due),
                     Err(error) => self.failed(place, number, error),
                 }
@@ -350,6 +354,17 @@ impl Machine<'_> {
     }
 }
 
+/// What can be sent by signal() can be waited for, and nothing else.
+fn signal_of(name: String, key: Option<String>) -> Result<WaitFor, Value> {
+    if name.trim().is_empty() || name.len() > MAX_SIGNAL {
+        return Err(error("22023", &format!("the name of a signal has 1 to {MAX_SIGNAL} bytes"), None));
+    }
+    if key.as_ref().is_some_and(|key| key.len() > MAX_SIGNAL) {
+        return Err(error("22023", &format!("the key of a signal has at most {MAX_SIGNAL} bytes"), None));
+    }
+    Ok(WaitFor::Signal { name, key })
+}
+
 /// `wait` and the step's result: did it end as hoped, and how many seconds were left?
 fn waited(completed: bool, left: Option<i64>) -> Value {
     let seconds = |micros: i64| {
@@ -365,7 +380,8 @@ fn waited(completed: bool, left: Option<i64>) -> Value {
     ])
 }
 
-fn with(value: Value, name: &str, extra: Value) -> Value {
+/// An object with one more entry.
+pub(super) fn with(value: Value, name: &str, extra: Value) -> Value {
     let mut entries: Vec<(Arc<str>, Value)> = match &value {
         Value::Object(object) => object.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
         _ => Vec::new(),

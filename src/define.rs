@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 use automation_core::check::{self, ColumnType, KnownKind, Names, TableShape};
 use automation_core::condition::Condition;
-use automation_core::definition::{self, Document, Problem};
+use automation_core::definition::{self, Document, Mode, Problem};
 use automation_core::expr::{ExprError, ExprErrorKind};
 use automation_core::lifecycle::{Refusal, Status};
 use automation_core::program::{Action, Delay, Program, Repeat, Step, compile_parts};
@@ -44,9 +44,43 @@ pub fn examine(json: &serde_json::Value, owner: pg_sys::Oid) -> Result<(Document
     let document = definition::read(json).map_err(raise)?;
     let (program, mut problems) = compile_parts(&document);
     problems.extend(names_problems(&document, &program));
+    problems.extend(not_yet(&document, &program));
     let mut findings = raise(problems);
     findings.extend(statements(&document, &program, owner));
     if findings.is_empty() { Ok((document, program)) } else { Err(findings) }
+}
+
+/// What a document can say and this version of the engine does not do. Better refused than ignored.
+fn not_yet(document: &Document, program: &Program) -> Vec<Problem> {
+    let mut found: Vec<(String, &str)> = Vec::new();
+    for (i, trigger) in program.triggers.iter().enumerate() {
+        let asks = [
+            (trigger.schedule.is_some(), "on", "triggers by the clock"),
+            (trigger.window.is_some(), "window", "windows"),
+            (trigger.hold_for.is_some(), "hold_for", "hold_for"),
+        ];
+        let asked = asks.into_iter().filter(|(asked, ..)| *asked);
+        found.extend(asked.map(|(_, field, what)| (format!("triggers[{i}].{field}"), what)));
+    }
+    let limits = &program.limits;
+    let asks = [
+        (limits.mode != Mode::default(), "mode", "modes"),
+        (limits.max_runs.is_some(), "max_runs", "limits of runs"),
+        (limits.max_executions.is_some(), "max_executions", "limits of executions"),
+        (limits.entity_lock, "entity_lock", "locks of entities"),
+        (limits.dedup.is_some(), "dedup", "dedup"),
+        (limits.priority != 0, "priority", "priorities"),
+        (document.retention.is_some(), "retention", "retention of its own"),
+        (limits.concurrency.is_some(), "concurrency", "limits of concurrency"),
+        (document.breaker.is_some(), "breaker", "breakers"),
+    ];
+    found.extend(asks.into_iter().filter(|(asked, ..)| *asked).map(|(_, field, what)| (field.to_owned(), what)));
+    let problem = |(path, what): (String, &str)| {
+        let mut problem = Problem::shape(path, "definition", format!("this version does not support {what}"));
+        problem.error.kind = ExprErrorKind::NotSupported;
+        problem
+    };
+    found.into_iter().map(problem).collect()
 }
 
 fn finding(name: &str, problem: Problem) -> Finding {
@@ -58,6 +92,7 @@ fn finding(name: &str, problem: Problem) -> Finding {
             let mut error = match problem.error.kind {
                 ExprErrorKind::UnknownName if problem.path.ends_with(".kind") => EngineError::undefined(message),
                 ExprErrorKind::UnknownName => EngineError::undefined_name(message),
+                ExprErrorKind::NotSupported => EngineError::not_supported(message),
                 _ => EngineError::invalid(message),
             };
             error = error.detail(match problem.path.as_str() {
@@ -126,6 +161,16 @@ fn names_problems(document: &Document, program: &Program) -> Vec<Problem> {
                     problems.push(no_column(column, shape, &format!("{path}.columns"), &place));
                 }
             }
+            // A field may be a path into a document.
+            let field = trigger.field().map(|field| field.split('.').next().unwrap_or(field));
+            if let Some(field) = field.filter(|field| !shape.columns.iter().any(|(name, _)| name == field)) {
+                problems.push(no_column(field, shape, &format!("{path}.field"), &place));
+            }
+        }
+        for (field, expr) in trigger.expressions() {
+            let names = Names { kinds: Some(known.clone()), triggers: triggers.clone(), ..Names::filter(row.clone()) };
+            let (path, place) = (format!("{path}.{field}"), format!("{field} of {place}"));
+            add(&mut problems, check::check_expr(expr, &names), &path, &place, expr.text());
         }
         if let Some(filter) = &trigger.filter {
             let names = Names { kinds: Some(known.clone()), triggers: triggers.clone(), ..Names::filter(row.clone()) };

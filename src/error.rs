@@ -108,6 +108,10 @@ impl EngineError {
         Self::new(PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE, message)
     }
 
+    pub fn not_supported(message: impl Into<String>) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED, message)
+    }
+
     pub fn wrong_object(message: impl Into<String>) -> Self {
         Self::new(PgSqlErrorCode::ERRCODE_WRONG_OBJECT_TYPE, message)
     }

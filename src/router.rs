@@ -6,8 +6,10 @@ mod wakes;
 
 use std::collections::HashMap;
 
-use automation_core::definition::{On, Ordering};
+use automation_core::definition::Ordering;
 use automation_core::expr::Budget;
+use automation_core::gate::Code;
+use automation_core::gate::change::{self, Occurrence};
 use pgrx::pg_sys;
 
 use crate::failpoint::failpoint;
@@ -229,7 +231,7 @@ impl Plan {
         let mut refused = Vec::new();
         definitions.for_each_match(&topic, |active, trigger_no| {
             let Some(trigger) = active.program.triggers.get(trigger_no) else { return };
-            if !tenant_matches(active.program.tenant.as_deref(), event) || !columns_match(trigger, event) {
+            if !tenant_matches(active.program.tenant.as_deref(), event) {
                 return;
             }
             let counts = self.counts.entry((active.automation_id, trigger_no as i16)).or_default();
@@ -238,6 +240,23 @@ impl Plan {
                 let key = (active.owner, relation);
                 *self.readers.entry(key).or_insert_with(|| identity::may_read(relation, active.owner))
             });
+            if may_read && trigger.has_pure_change() {
+                let occurrence = Occurrence {
+                    tenant: event.tenant.as_deref(),
+                    entity: event.entity_id.as_deref(),
+                    changed: &event.changed,
+                };
+                match change::config(trigger, &occurrence, &scope, &mut Budget::default(), None) {
+                    Ok(()) => {}
+                    Err(reason) if reason.code == Code::ValueError => {
+                        counts.filter_errors += 1;
+                        log_filter_error(active, event, &trigger.id, &reason.to_string());
+                        return;
+                    }
+                    // Not what the trigger is about, as if it were on another topic.
+                    Err(_) => return,
+                }
+            }
             let filter = trigger.filter.as_ref().filter(|filter| may_read && filter.is_pure_event());
             if let Some(filter) = filter {
                 match filter.holds(&scope, &mut Budget::default()) {
@@ -381,6 +400,7 @@ impl Plan {
         if !self.ended.is_empty() {
             crate::executor::end(&self.ended);
         }
+        self.counts.retain(|_, counts| *counts != Counts::default());
         if !self.counts.is_empty() {
             stats::add(self.counts.iter(), self.now);
         }
@@ -403,13 +423,6 @@ pub fn tenant_matches(wanted: Option<&str>, event: &Event) -> bool {
         (Some(wanted), Some(tenant)) => wanted == tenant,
         (Some(_), None) => false,
         (None, tenant) => !tenant.as_ref().is_some_and(|tenant| tenant.starts_with('_')),
-    }
-}
-
-fn columns_match(trigger: &automation_core::program::Trigger, event: &Event) -> bool {
-    match (&trigger.columns, trigger.on) {
-        (Some(columns), On::Updated) => event.changed.iter().any(|name| columns.contains(name)),
-        _ => true,
     }
 }
 

@@ -42,6 +42,28 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION automation.on_changed(text, text, text) IS 'Fires when an entity of the kind is created, updated or deleted.';
 
+CREATE FUNCTION automation.on_state(kind text, field text DEFAULT NULL, from_value text DEFAULT NULL,
+                                    to_value text DEFAULT NULL, id text DEFAULT NULL, not_from text[] DEFAULT NULL,
+                                    not_to text[] DEFAULT NULL, filter text DEFAULT NULL, entity text DEFAULT NULL)
+RETURNS automation.trigger LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+        'on', 'state', 'id', id, 'kind', kind, 'field', field, 'from', from_value, 'to', to_value,
+        'not_from', not_from, 'not_to', not_to, 'filter', filter, 'entity', entity));
+END;
+COMMENT ON FUNCTION automation.on_state(text, text, text, text, text, text[], text[], text, text) IS 'Fires when a field goes from one value to another; without values, on any change of it.';
+
+CREATE FUNCTION automation.on_numeric(kind text, field text DEFAULT NULL, above numeric DEFAULT NULL,
+                                      below numeric DEFAULT NULL, id text DEFAULT NULL, value text DEFAULT NULL,
+                                      filter text DEFAULT NULL, entity text DEFAULT NULL)
+RETURNS automation.trigger LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+        'on', 'numeric', 'id', id, 'kind', kind, 'field', field, 'value', value, 'above', above, 'below', below,
+        'filter', filter, 'entity', entity));
+END;
+COMMENT ON FUNCTION automation.on_numeric(text, text, numeric, numeric, text, text, text, text) IS 'Fires when a number comes into a range, not while it is in it.';
+
 CREATE FUNCTION automation.on_event(pattern text, filter text DEFAULT NULL, id text DEFAULT NULL)
 RETURNS automation.trigger LANGUAGE sql IMMUTABLE
 BEGIN ATOMIC

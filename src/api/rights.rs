@@ -52,6 +52,8 @@ const AUTHOR: &[&str] = &[
     "on_updated",
     "on_deleted",
     "on_changed",
+    "on_state",
+    "on_numeric",
     "on_event",
     "on_call",
     "sql",

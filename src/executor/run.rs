@@ -2,6 +2,7 @@
 use automation_core::condition::Condition;
 use automation_core::definition::OnPause;
 use automation_core::expr::{Budget, ExprError};
+use automation_core::gate::change::{self, Occurrence};
 use automation_core::machine::{Machine, State, text_of};
 
 use super::batch::{Claimer, Outcome};
@@ -159,10 +160,19 @@ fn gates(run: &mut Run, version: &Version, event: &Event, gated: bool) -> Result
     let trigger = program.triggers.get(run.trigger_no as usize);
     // A filter over the event alone was evaluated when the event was routed.
     let filter = trigger.and_then(|trigger| trigger.filter.as_ref()).filter(|filter| !filter.is_pure_event());
-    if filter.is_none() && program.condition.is_none() && program.key.is_none() {
+    // So was a change that nothing else decides.
+    let change = trigger.filter(|trigger| gated && !trigger.has_pure_change());
+    if filter.is_none() && change.is_none() && program.condition.is_none() && program.key.is_none() {
         return Ok(());
     }
     let scope = run.scope(version, event);
+    if let Some(trigger) = change {
+        let occurrence =
+            Occurrence { tenant: event.tenant.as_deref(), entity: event.entity_id.as_deref(), changed: &event.changed };
+        if change::config(trigger, &occurrence, &scope, &mut Budget::default(), None).is_err() {
+            return Err(Refusal::No("trigger"));
+        }
+    }
     for (condition, reason) in [(filter, "filter"), (program.condition.as_ref(), "condition")] {
         let Some(condition) = condition.filter(|_| gated) else { continue };
         match holds(condition, &scope) {

@@ -7,7 +7,7 @@ use crate::pg::engine_sql::{execute, query_one};
 use crate::pg::identity::as_engine;
 
 /// What one batch adds for one trigger of one automation.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub matched: i64,
     pub filtered: i64,

@@ -28,6 +28,8 @@ pub enum ExprErrorKind {
     OutOfRange,
     /// A malformed regular expression.
     InvalidPattern,
+    /// Something that is understood and not done.
+    NotSupported,
     /// A field of a structured condition that is unknown or malformed.
     InvalidField,
     /// The state of an entity could not be read.

@@ -142,13 +142,17 @@ pub struct Dedup {
 }
 
 impl Trigger {
-    /// Does nothing but the event decide what the change and the filter say? Then routing can tell.
-    pub fn is_pure_event(&self) -> bool {
-        let change = match &self.change {
+    /// Does nothing but the event decide whether the change is the one that is meant?
+    pub fn has_pure_change(&self) -> bool {
+        match &self.change {
             Change::Any | Change::State(_) => true,
             Change::Numeric(range) => range.each_expr().all(Expr::is_pure_event),
-        };
-        change && self.filter.as_ref().is_none_or(Condition::is_pure_event)
+        }
+    }
+
+    /// Does nothing but the event decide what the change and the filter say? Then routing can tell.
+    pub fn is_pure_event(&self) -> bool {
+        self.has_pure_change() && self.filter.as_ref().is_none_or(Condition::is_pure_event)
     }
 
     /// Its expressions beside the filter, each with the field of the document that holds it.

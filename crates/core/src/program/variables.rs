@@ -52,13 +52,10 @@ pub(super) fn set(def: &StepDef, parts: &mut Parts<'_>) -> Option<Action> {
 fn names(node: &Node, found: &mut BTreeSet<String>) {
     if let Kind::Path(base, steps) = &node.kind
         && matches!(&base.kind, Kind::Root(root) if &**root == "vars")
+        && let Some(Access::Member(name, _) | Access::Index(Node { kind: Kind::Literal(Value::Text(name)), .. })) =
+            steps.first()
     {
-        match steps.first() {
-            Some(Access::Member(name, _) | Access::Index(Node { kind: Kind::Literal(Value::Text(name)), .. })) => {
-                found.insert(name.to_string());
-            }
-            _ => {}
-        }
+        found.insert(name.to_string());
     }
     node.each_child(&mut |child| names(child, found));
 }

@@ -185,10 +185,13 @@ impl Simulation {
         };
         candidates.into_iter().filter(|id| seen.is_none_or(|seen| !seen.contains(id))).find_map(|id| {
             let Event::Emitted { topic, n } = self.db.events.get(&id)? else { return None };
+            if !topic::matches(pattern, topic) {
+                return None;
+            }
             let event = event_value(topic, *n);
             let mut trial = Machine::new(machine.program(), machine.state.clone(), 0, None);
             let there = World { event: Some(event.clone()), ..world.clone() };
-            let wants = topic::matches(pattern, topic) && trial.wake(wait.no, Cause::Event, &there) == Woke::Moved;
+            let wants = trial.wake(wait.no, Cause::Event, &there) == Woke::Moved;
             wants.then_some(event)
         })
     }

@@ -135,8 +135,8 @@ fn schedules_arrive_as_they_were_written() {
 fn a_trigger_that_is_switched_off_refuses_whatever_it_is_asked() {
     let trigger = trigger(json!({"on": "changed", "kind": "k", "enabled": false}));
     let scope = FixedScope::new(Value::Null, Timestamp(0));
-    let verdict = change::config(&trigger, &Occurrence::default(), &scope, &mut Budget::default(), None);
-    assert_eq!(verdict.expect_err("it is off").code, Code::Disabled);
+    let verdict = change::verdict(&trigger, &Occurrence::default(), &scope, &mut Budget::default(), None);
+    assert_eq!(verdict, Err(Code::Disabled));
 }
 
 /// The loops that can be seen in programs alone: what they publish, store and run.

@@ -248,9 +248,11 @@ impl Plan {
                 };
                 match change::config(trigger, &occurrence, &scope, &mut Budget::default(), None) {
                     Ok(()) => {}
-                    Err(reason) if reason.code == Code::ValueError => {
+                    Err(Code::ValueError) => {
                         counts.filter_errors += 1;
-                        log_filter_error(active, event, &trigger.id, &reason.to_string());
+                        let told = change::matches(trigger, &occurrence, &scope, &mut Budget::default(), None);
+                        let told = told.err().map(|reason| reason.to_string()).unwrap_or_default();
+                        log_filter_error(active, event, &trigger.id, &told);
                         return;
                     }
                     // Not what the trigger is about, as if it were on another topic.

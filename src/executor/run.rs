@@ -3,7 +3,7 @@ use automation_core::condition::Condition;
 use automation_core::definition::OnPause;
 use automation_core::expr::{Budget, ExprError};
 use automation_core::gate::change::{self, Occurrence};
-use automation_core::machine::{Machine, State, text_of};
+use automation_core::machine::{Machine, State, Thread, text_of};
 
 use super::batch::{Claimer, Outcome};
 use super::resume;
@@ -120,7 +120,9 @@ fn resume_point(version: &Version, order: &serde_json::Value) -> State {
         && let Some(at) = Machine::start_at(&version.program, step)
     {
         // What earlier steps gave back and set is still there.
-        let vars = state.threads.first().map(|thread| thread.vars.clone()).unwrap_or_default();
+        // but not what was local to the block it failed in
+        let outer = |thread: &Thread| thread.frames.first().map_or(&thread.vars, |frame| &frame.vars).clone();
+        let vars = state.threads.first().map(outer).unwrap_or_default();
         let results = std::mem::take(&mut state.results);
         state = at;
         state.results = results;

@@ -1,5 +1,6 @@
 //! Documents with triggers and options, whole: what they listen to, and that no value of any field breaks anything.
 
+use automation_core::check::kind_in_filter;
 use automation_core::cycles::{self, Node};
 use automation_core::definition::{self, Problem};
 use automation_core::expr::{Budget, FixedScope};
@@ -134,8 +135,8 @@ fn schedules_arrive_as_they_were_written() {
 fn a_trigger_that_is_switched_off_refuses_whatever_it_is_asked() {
     let trigger = trigger(json!({"on": "changed", "kind": "k", "enabled": false}));
     let scope = FixedScope::new(Value::Null, Timestamp(0));
-    let verdict = change::config(&trigger, &Occurrence::default(), &scope, &mut Budget::default(), None);
-    assert_eq!(verdict.expect_err("it is off").code, Code::Disabled);
+    let verdict = change::verdict(&trigger, &Occurrence::default(), &scope, &mut Budget::default(), None);
+    assert_eq!(verdict, Err(Code::Disabled));
 }
 
 /// The loops that can be seen in programs alone: what they publish, store and run.
@@ -156,6 +157,23 @@ fn a_program_shows_what_it_makes_and_what_starts_it() {
     let found = cycles::loop_through("a", &nodes).expect("a loop");
     assert_eq!(found, ["a", "b", "c", "a"]);
     assert_eq!(nodes[3].makes, Vec::<String>::new());
+}
+
+#[test]
+fn a_filter_that_asks_again_for_the_kind_is_worth_a_warning_r001_32() {
+    let warnings =
+        |filter: Json| kind_in_filter(&trigger(json!({"on": "created", "kind": "orders", "filter": filter})));
+    let redundant = "filter of trigger \"created\" need not ask for kind \"orders\": it gets no other";
+    let contradicts =
+        "trigger \"created\" never fires: its filter asks for kind \"users\", and it gets only \"orders\"";
+    assert_eq!(warnings(json!("event.kind = 'orders' and new.total > 1")), [redundant]);
+    assert_eq!(warnings(json!("new.total > 1 and 'users' = event.kind")), [contradicts]);
+    assert_eq!(warnings(json!(["event.kind = 'users'", "new.total > 1"])), [contradicts]);
+    for harmless in
+        ["new.total > 1", "event.kind = 'users' or new.vip", "not (event.kind = 'users')", "new.kind = 'users'"]
+    {
+        assert_eq!(warnings(json!(harmless)), Vec::<String>::new(), "{harmless}");
+    }
 }
 
 #[test]

@@ -3,7 +3,10 @@
 //! Only what can be known is reported. A JSON column, a payload or a step's result has whatever it has at run time.
 
 mod infer;
+mod kind_in_filter;
 mod rules;
+
+pub use kind_in_filter::kind_in_filter;
 
 use crate::condition::Condition;
 use crate::expr::{Expr, ExprError, ExprErrorKind, ROOTS, Type};

@@ -19,6 +19,12 @@ impl Class {
             Class::Schedule => 5,
         }
     }
+
+    /// Does an opt-in `dedup` apply? Not to schedules and starts by hand: their automations make sure by themselves
+    /// (R001-60). A start with a given event counts as an event (R001-52).
+    pub fn dedups(self) -> bool {
+        self == Class::Event
+    }
 }
 
 /// A limit and how much of it is used.

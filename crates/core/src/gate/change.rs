@@ -30,43 +30,51 @@ pub fn tenant(automation: Option<&str>, event: Option<&str>) -> Result<(), Reaso
     Err(Reason::new(Code::OtherTenant, clause, found))
 }
 
-/// Is it what the trigger is about: its entity, its columns, its transition, its range? The topic has been matched by
-/// the caller. `armed` is what [`armed_after`] last said of this entity.
+/// Is it what the trigger is about: its entity, its columns, its transition, its range? The topic has been matched by the
+/// caller; `armed` is what [`armed_after`] last said of this entity. This is what routing asks of every event and
+/// trigger, so it writes no text; [`matches`] does.
 pub fn config(
     trigger: &Trigger,
     event: &Occurrence<'_>,
     scope: &dyn Scope,
     budget: &mut Budget,
     armed: Option<bool>,
-) -> Result<(), Reason> {
+) -> Result<(), Code> {
     if !trigger.enabled {
-        return Err(Reason::new(Code::Disabled, "the trigger is enabled", ""));
+        return Err(Code::Disabled);
     }
-    entity(trigger, event.entity)?;
-    if let (Some(columns), On::Updated) = (&trigger.columns, trigger.on)
-        && !event.changed.iter().any(|name| columns.contains(name))
-    {
-        let (wanted, changed) = (columns.join(" or "), event.changed.join(", "));
-        return Err(Reason::new(Code::ColumnsUnchanged, format!("{wanted} changed"), format!("only {changed} did")));
+    let of_others = |ids: &Vec<String>| !event.entity.is_some_and(|entity| ids.iter().any(|id| id == entity));
+    if trigger.entities.as_ref().is_some_and(of_others) {
+        return Err(Code::OtherEntity);
+    }
+    let untouched = |columns: &Vec<String>| !event.changed.iter().any(|name| columns.contains(name));
+    if trigger.on == On::Updated && trigger.columns.as_ref().is_some_and(untouched) {
+        return Err(Code::ColumnsUnchanged);
     }
     match &trigger.change {
         Change::Any => Ok(()),
-        Change::State(transition) => transition.fires(root_of(scope, "old"), root_of(scope, "new")),
-        Change::Numeric(range) => range.fires(scope, budget, armed),
+        Change::State(transition) => transition.verdict(root_of(scope, "old"), root_of(scope, "new")),
+        Change::Numeric(range) => range.verdict(scope, budget, armed).map_err(|(code, _)| code),
     }
 }
 
-/// Is the event about one of the trigger's entities?
-pub fn entity(trigger: &Trigger, entity: Option<&str>) -> Result<(), Reason> {
-    let Some(wanted) = &trigger.entities else { return Ok(()) };
-    if entity.is_some_and(|entity| wanted.iter().any(|id| id == entity)) {
-        return Ok(());
+/// Does the event pass config and filter?
+pub fn verdict(
+    trigger: &Trigger,
+    event: &Occurrence<'_>,
+    scope: &dyn Scope,
+    budget: &mut Budget,
+    armed: Option<bool>,
+) -> Result<(), Code> {
+    config(trigger, event, scope, budget, armed)?;
+    match trigger.filter.as_ref().map(|filter| filter.holds(scope, budget)) {
+        None | Some(Ok(true)) => Ok(()),
+        Some(Ok(false)) => Err(Code::FilterFalse),
+        Some(Err(_)) => Err(Code::FilterError),
     }
-    let found = entity.map_or("it has none".to_owned(), |entity| format!("it is \"{entity}\""));
-    Err(Reason::new(Code::OtherEntity, format!("entity is \"{}\"", wanted.join("\" or \"")), found))
 }
 
-/// Config and filter: what routing can decide if the trigger [is pure](Trigger::is_pure_event).
+/// The same, with the clause that said no and what it saw.
 pub fn matches(
     trigger: &Trigger,
     event: &Occurrence<'_>,
@@ -74,12 +82,36 @@ pub fn matches(
     budget: &mut Budget,
     armed: Option<bool>,
 ) -> Result<(), Reason> {
-    config(trigger, event, scope, budget, armed)?;
-    clause::filter(trigger.filter.as_ref(), scope, budget)
+    let Err(code) = verdict(trigger, event, scope, budget, armed) else { return Ok(()) };
+    let budget = &mut Budget::default();
+    let told = match (code, &trigger.change) {
+        (Code::FilterFalse | Code::FilterError, _) => clause::filter(trigger.filter.as_ref(), scope, budget),
+        (Code::Disabled | Code::OtherEntity | Code::ColumnsUnchanged, _) => Err(shape(trigger, event, code)),
+        (_, Change::State(transition)) => transition.fires(root_of(scope, "old"), root_of(scope, "new")),
+        (_, Change::Numeric(range)) => range.fires(scope, budget, armed),
+        (_, Change::Any) => Ok(()),
+    };
+    // What ran out of its budget may pass with another; it has not passed.
+    told.and(Err(Reason::new(code, "it can be worked out within its budget", "")))
+}
+
+fn shape(trigger: &Trigger, event: &Occurrence<'_>, code: Code) -> Reason {
+    match code {
+        Code::OtherEntity => {
+            let wanted = trigger.entities.as_deref().unwrap_or_default().join("\" or \"");
+            let found = event.entity.map_or("it has none".to_owned(), |entity| format!("it is \"{entity}\""));
+            Reason::new(code, format!("entity is \"{wanted}\""), found)
+        }
+        Code::ColumnsUnchanged => {
+            let wanted = trigger.columns.as_deref().unwrap_or_default().join(" or ");
+            Reason::new(code, format!("{wanted} changed"), format!("only {} did", event.changed.join(", ")))
+        }
+        _ => Reason::new(code, "the trigger is enabled", ""),
+    }
 }
 
 /// What to remember about an entity whose number could not be worked out; see [`crate::program::Range::armed_after`].
-/// Only needed after [`config`] said [`Code::ValueError`].
+/// Only needed after [`verdict`] said [`Code::ValueError`].
 pub fn armed_after(trigger: &Trigger, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Option<bool> {
     match &trigger.change {
         Change::Numeric(range) => range.armed_after(scope, budget, armed),

@@ -14,39 +14,51 @@ use crate::value::{Number, Timestamp, Value};
 /// Where a number lies.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Side {
-    /// Inside the range; with the value for people.
-    Inside(String),
-    /// Outside, or no number at all; with the value for people.
-    Outside(String),
+    /// Inside the range.
+    Inside(Value),
+    /// Outside, or no number at all.
+    Outside(Value),
     /// It could not be worked out.
     Unknown(String),
 }
 
 impl Range {
     /// Does the change make it fire? The scope is that of the event. `armed` is what [`Range::armed_after`] said when
-    /// the entity's value could last not be worked out.
-    pub fn fires(&self, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Result<(), Reason> {
+    /// the entity's value could last not be worked out. A no comes with the side that told, before or after the change.
+    pub fn verdict(&self, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Result<(), (Code, Side)> {
         match self.side(scope, budget) {
-            Side::Unknown(error) => return Err(Reason::new(Code::ValueError, self.describe(), error)),
-            Side::Outside(value) => {
-                return Err(Reason::new(Code::Outside, self.describe(), format!("it is {value}")));
-            }
+            unknown @ Side::Unknown(_) => return Err((Code::ValueError, unknown)),
+            outside @ Side::Outside(_) => return Err((Code::Outside, outside)),
+            Side::Inside(_) if self.level => return Ok(()),
             Side::Inside(_) => {}
         }
-        if self.level {
-            return Ok(());
-        }
-        let not_crossed =
-            |found: String| Err(Reason::new(Code::NotCrossed, format!("comes to {}", self.describe()), found));
         if before(scope).is_null() {
-            return not_crossed("it came into being there".to_owned());
+            // null is never inside: it says that there was nothing
+            return Err((Code::NotCrossed, Side::Inside(Value::Null)));
         }
         match self.side(&Before(scope), budget) {
             Side::Outside(_) => Ok(()),
-            Side::Inside(value) => not_crossed(format!("it was {value}")),
             Side::Unknown(_) if armed == Some(true) => Ok(()),
-            Side::Unknown(error) => not_crossed(format!("what it was is not known: {error}")),
+            side => Err((Code::NotCrossed, side)),
         }
+    }
+
+    /// The same, with the clause that said no and what it saw.
+    pub fn fires(&self, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Result<(), Reason> {
+        self.verdict(scope, budget, armed).map_err(|(code, side)| match (code, side) {
+            (Code::NotCrossed, side) => {
+                let found = match side {
+                    Side::Inside(Value::Null) => "it came into being there".to_owned(),
+                    Side::Inside(value) | Side::Outside(value) => format!("it was {}", shown(&value)),
+                    Side::Unknown(error) => format!("what it was is not known: {error}"),
+                };
+                Reason::new(code, format!("comes to {}", self.describe()), found)
+            }
+            (_, Side::Inside(value) | Side::Outside(value)) => {
+                Reason::new(code, self.describe(), format!("it is {}", shown(&value)))
+            }
+            (_, Side::Unknown(error)) => Reason::new(code, self.describe(), error),
+        })
     }
 
     /// What to remember of the entity after this change: whether the trigger is armed, if its value could not be worked
@@ -68,7 +80,7 @@ impl Range {
         let clause = || format!("{} stays so", self.describe());
         match self.side(scope, budget) {
             Side::Inside(_) => Ok(()),
-            Side::Outside(value) => Err(Reason::new(Code::HoldBroken, clause(), format!("it is {value}"))),
+            Side::Outside(value) => Err(Reason::new(Code::HoldBroken, clause(), format!("it is {}", shown(&value)))),
             Side::Unknown(error) => Err(Reason::new(Code::HoldBroken, clause(), error)),
         }
     }
@@ -83,17 +95,17 @@ impl Range {
             Measure::Field(field) => member(crate::expr::root_of(scope, "new"), field).clone(),
             Measure::Expr(expr) => expr.eval(scope, budget)?,
         };
-        let Some(number) = value.as_number() else { return Ok(Side::Outside(shown(&value))) };
+        let Some(number) = value.as_number() else { return Ok(Side::Outside(value)) };
         for (bound, inside) in [(&self.above, std::cmp::Ordering::Greater), (&self.below, std::cmp::Ordering::Less)] {
             let Some(expr) = bound else { continue };
             let Some(limit) = limit(expr, scope, budget)? else {
                 return Ok(Side::Unknown(format!("{} is not a number", expr.text().trim())));
             };
             if number.cmp(&limit) != inside {
-                return Ok(Side::Outside(shown(&value)));
+                return Ok(Side::Outside(value));
             }
         }
-        Ok(Side::Inside(shown(&value)))
+        Ok(Side::Inside(value))
     }
 
     fn describe(&self) -> String {

@@ -19,21 +19,32 @@ impl Transition {
     }
 
     /// Do the images before and after the change make it fire? An image is null if there is no entity.
-    pub fn fires(&self, old: &Value, new: &Value) -> Result<(), Reason> {
+    pub fn verdict(&self, old: &Value, new: &Value) -> Result<(), Code> {
         let (old, new) = (self.value_in(old), self.value_in(new));
         if old == new {
-            let clause = format!("{} changed", self.name());
-            return Err(Reason::new(Code::Unchanged, clause, format!("it is still {}", shown(new))));
+            return Err(Code::Unchanged);
         }
-        if let Some(from) = self.from.as_ref().filter(|from| !from.matches(old)) {
-            let clause = format!("{} from {}", self.name(), from.describe());
-            return Err(Reason::new(Code::OtherFrom, clause, format!("it was {}", shown(old))));
+        if self.from.as_ref().is_some_and(|from| !from.matches(old)) {
+            return Err(Code::OtherFrom);
         }
-        if let Some(to) = self.to.as_ref().filter(|to| !to.matches(new)) {
-            let clause = format!("{} to {}", self.name(), to.describe());
-            return Err(Reason::new(Code::OtherTo, clause, format!("it is {}", shown(new))));
+        if self.to.as_ref().is_some_and(|to| !to.matches(new)) {
+            return Err(Code::OtherTo);
         }
         Ok(())
+    }
+
+    /// The same, with the clause that said no and what it saw.
+    pub fn fires(&self, old: &Value, new: &Value) -> Result<(), Reason> {
+        let described = |matcher: &Option<Matcher>| matcher.as_ref().map(Matcher::describe).unwrap_or_default();
+        self.verdict(old, new).map_err(|code| {
+            let (old, new) = (shown(self.value_in(old)), shown(self.value_in(new)));
+            let (clause, found) = match code {
+                Code::OtherFrom => (format!("from {}", described(&self.from)), format!("it was {old}")),
+                Code::OtherTo => (format!("to {}", described(&self.to)), format!("it is {new}")),
+                _ => ("changed".to_owned(), format!("it is still {new}")),
+            };
+            Reason::new(code, format!("{} {clause}", self.name()), found)
+        })
     }
 
     /// Is what fired it still so? With `to`, or with neither, the value must stay what it became, also if others would

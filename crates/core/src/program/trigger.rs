@@ -276,6 +276,13 @@ fn change(def: &TriggerDef, parts: &mut Parts<'_>) -> Option<Change> {
                 (Some(field), _) => Some(Measure::Field(field.clone())),
                 (None, value) => parts.expression(value.as_ref(), "value").map(Measure::Expr),
             };
+            if let Some(Measure::Expr(expr)) = &value
+                && expr.roots().contains("event")
+            {
+                // it is worked out for the entity as it was, too, and `event` is only about this change
+                let message = format!("\"value\" of {} reads the event", parts.place);
+                parts.wrong("value", &message, "Read the entity through new, as in new.total - new.paid.");
+            }
             let above = parts.expression(def.above.as_ref(), "above");
             let below = parts.expression(def.below.as_ref(), "below");
             Change::Numeric(Range { value: value?, above, below, level: def.level })

@@ -38,14 +38,6 @@ impl Arg {
         Self::new(pg_sys::JSONBOID, datum)
     }
 
-    pub fn xid8(xid: u64) -> Self {
-        Self::new(pg_sys::XID8OID, Some(pg_sys::Datum::from(xid)))
-    }
-
-    pub fn xid8s(xids: &[u64]) -> Self {
-        Self::array(pg_sys::XID8ARRAYOID, pg_sys::XID8OID, 8, b'd', xids.iter().map(|xid| pg_sys::Datum::from(*xid)))
-    }
-
     pub fn int8s(values: &[i64]) -> Self {
         Self::array(pg_sys::INT8ARRAYOID, pg_sys::INT8OID, 8, b'd', values.iter().map(|v| pg_sys::Datum::from(*v)))
     }

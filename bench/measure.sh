@@ -354,9 +354,9 @@ measure_idle() {
         sql "SELECT automation.define('effect$i', run_as => 'bench', trigger => automation.on_created('order'), steps => ARRAY[
             automation.sql('INSERT INTO bench.effect (order_id, at) VALUES ({{ new.id }}, clock_timestamp())')])" >/dev/null
     done
-    # A little work, so that executors are there, and they stay: that one leaves happens once, it is not idling.
+    # A little work, so that executors are there, and they leave while it is measured.
     # Autovacuum's transactions would count as those of this database.
-    elsewhere 'ALTER SYSTEM SET autovacuum = off' "ALTER SYSTEM SET automation_engine.executor_idle_timeout = '10min'" \
+    elsewhere 'ALTER SYSTEM SET autovacuum = off' "ALTER SYSTEM SET automation_engine.executor_idle_timeout = '12s'" \
         'SELECT pg_reload_conf()' >/dev/null
     backlog=1000 fill_at_once
     sql 'CALL bench.wait_for_effects(10000)'

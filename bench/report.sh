@@ -64,7 +64,7 @@ if have latency_visible_p50 latency_visible_p99; then
     row '  change -> run ended (history)' "p50 $(value latency_history_p50), p99 $(value latency_history_p99), max $(value latency_history_max) ms" '' ''
 fi
 if have idle_transactions; then
-    row "idle, 10 automations, executors kept (their leaving is not counted): transactions in $(value idle_seconds) s" "$(value idle_transactions)" '0' "$(verdict "$(value idle_transactions) == 0")"
+    row "idle, 10 automations, executors leaving: transactions in $(value idle_seconds) s" "$(value idle_transactions)" '0' "$(verdict "$(value idle_transactions) == 0")"
 fi
 
 if have steps_one steps_five steps_five_sql; then

@@ -8,8 +8,9 @@ use automation_core::value::{Timestamp, Value};
 use crate::capture::read;
 use crate::pg::clock::Micros;
 use crate::pg::identity;
-use crate::scope::EventScope;
+use crate::scope::{EventScope, instant};
 use crate::store::events::Event;
+use crate::store::kinds;
 
 /// The world of a run. What it has done so far is the machine's to know.
 pub struct RunScope<'a> {
@@ -88,6 +89,15 @@ impl Scope for RunScope<'_> {
         let value = text.map(|text| Value::from_json(&text).unwrap_or_default()).unwrap_or_default();
         self.states.borrow_mut().insert(key, value.clone());
         Ok(value)
+    }
+
+    fn changed_at(&self, kind: &str, id: &str) -> Result<Option<Timestamp>, ExprError> {
+        if kinds::find(kind).is_some_and(|found| found.relation.is_some()) {
+            // Whoever waits for it would wait for ever, and should be told why.
+            let message = format!("it is not known since when a row of table \"{kind}\" is as it is");
+            return Err(ExprError::new(ExprErrorKind::InvalidValue, 0..0, message));
+        }
+        Ok(kinds::changed_at(kind, id).map(instant))
     }
 
     fn now(&self) -> Timestamp {

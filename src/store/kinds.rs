@@ -130,6 +130,16 @@ pub fn remove_state(kind: &str, id: &str) {
     as_engine(|| execute(REMOVE_STATE, &[kind.into(), id.into()]));
 }
 
+const CHANGED_AT: &str = "
+    SELECT s.changed_at
+      FROM automation_internal.entity_state AS s
+     WHERE s.kind = $1 AND s.entity_id = $2";
+
+/// When an entity without a table last changed.
+pub fn changed_at(kind: &str, id: &str) -> Option<i64> {
+    as_engine(|| query_one(CHANGED_AT, &[kind.into(), id.into()], |row| row.int8(1)).flatten())
+}
+
 pub fn read_state(kind: &str, id: &str) -> Option<String> {
     as_engine(|| query_one(READ_STATE, &[kind.into(), id.into()], |row| row.text(1)).flatten())
         .filter(|text| text != "null")

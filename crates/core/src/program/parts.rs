@@ -92,7 +92,7 @@ impl Parts<'_> {
             None => {
                 let shown = shown(given);
                 let hint = "A duration is like '15 minutes' or 'PT15M'; it is not negative and below 10000 years.";
-                self.wrong(field, &format!("invalid {field} \"{shown}\" of {}", self.place), hint);
+                self.wrong(field, &format!("invalid duration \"{shown}\" in {}", self.words_of(field)), hint);
                 None
             }
         }

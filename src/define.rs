@@ -478,6 +478,7 @@ fn save(
     automations::note_change();
     let action = if previous.is_some() { "automation.redefined" } else { "automation.defined" };
     log::audit(action, name, &serde_json::json!({ "version": version, "status": status.word() }));
+    notices.extend(missing_automations(name, program));
     notices.dedup();
     Ok(Defined { name: name.to_owned(), version, status: status.word().to_owned(), notices })
 }
@@ -489,6 +490,20 @@ fn not_activatable(refusal: Refusal) -> EngineError {
         Refusal::NoSteps => error.hint("Give it steps, or define it with status => 'draft'."),
         _ => error.hint("Give it a trigger, automation.on_call() for one that is only started by hand."),
     }
+}
+
+/// The automations that steps start and that are not there, or not for the author's eyes. They may come later.
+fn missing_automations(own: &str, program: &Program) -> Vec<String> {
+    let mut missing = Vec::new();
+    for step in &program.steps {
+        if let Action::Run { automation, .. } = &step.action
+            && automation != own
+            && crate::api::automations::visible(automation).is_err()
+        {
+            missing.push(format!("step \"{}\" runs automation \"{automation}\", which does not exist yet", step.id));
+        }
+    }
+    missing
 }
 
 /// What the author should know though it is no error.

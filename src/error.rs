@@ -112,6 +112,10 @@ impl EngineError {
         Self::new(PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED, message)
     }
 
+    pub fn null_argument(name: &str) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_NULL_VALUE_NOT_ALLOWED, format!("{name} must not be null"))
+    }
+
     pub fn wrong_object(message: impl Into<String>) -> Self {
         Self::new(PgSqlErrorCode::ERRCODE_WRONG_OBJECT_TYPE, message)
     }

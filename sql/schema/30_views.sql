@@ -71,7 +71,10 @@ SELECT r.id,
           FROM automation_internal.run_history AS h
         UNION ALL
         SELECT l.id, l.automation_id, l.version_id, l.trigger_no, l.event_id, 'waiting', l.key, l.kind, l.entity_id,
-               l.started_at, NULL, pg_catalog.clock_timestamp() - l.started_at,
+               l.started_at, NULL, COALESCE(timestamptz '2000-01-01 00:00:00+00'
+                + pg_catalog.substring(pg_catalog.current_setting('automation_engine.clock', true),
+                                     '^(-\d{1,17}|\d{1,18})$')::bigint * interval '1 microsecond',
+                pg_catalog.clock_timestamp()) - l.started_at,
                pg_catalog.json_array_length(l.steps), NULL, l.tenant, NULL, 0, l.owner, l.parent,
                CASE l.status WHEN 'frozen' THEN 'the automation to be active again'
                     ELSE (SELECT pg_catalog.string_agg(w.value ->> 'for', '; ' ORDER BY w.ordinality)
@@ -263,7 +266,10 @@ COMMENT ON COLUMN automation.waiting.frozen IS 'The run goes on when its automat
 
 CREATE VIEW automation.timers WITH (security_barrier) AS
 SELECT t.due_at,
-       t.due_at - pg_catalog.clock_timestamp() AS due_in,
+       t.due_at - COALESCE(timestamptz '2000-01-01 00:00:00+00'
+                + pg_catalog.substring(pg_catalog.current_setting('automation_engine.clock', true),
+                                     '^(-\d{1,17}|\d{1,18})$')::bigint * interval '1 microsecond',
+                pg_catalog.clock_timestamp()) AS due_in,
        a.name AS automation,
        t.run_id,
        CASE t.reason WHEN 'd' THEN 'due' WHEN 'l' THEN 'look again' WHEN 'a' THEN 'arm' WHEN 'x' THEN 'run timeout'

@@ -172,7 +172,7 @@ fn resume(
     TableIterator::once(transition(name, Status::Active))
 }
 
-/// Stops an automation from starting runs; what is queued is cancelled when it comes up.
+/// Stops an automation from starting runs. What becomes of those under way is for its `on_pause` to say.
 #[pg_extern]
 #[allow(clippy::type_complexity)]
 fn pause(

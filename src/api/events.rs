@@ -113,7 +113,7 @@ fn change_state(
         return Err(EngineError::invalid("an entity's id has 1 to 1000 bytes"));
     }
     own_kind(kind)?;
-    let now = clock::now();
+    let now = clock::engine_now();
     let old_text = kinds::lock_state(kind, id, now);
     let old: Option<Json> = old_text.as_deref().and_then(|text| serde_json::from_str(text).ok());
     let new = change(old.as_ref())?;

@@ -2,6 +2,7 @@
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
+use automation_core::check;
 use automation_core::condition::Condition;
 use automation_core::expr::{Budget, FixedScope};
 use automation_core::value::Value;
@@ -80,6 +81,9 @@ fn cancel_runs(filter: &str) -> Result<i64, ErrorReport> {
 
 fn cancel_matching(filter: &str) -> EngineResult<i64> {
     let condition = Condition::parse_text(filter).map_err(|error| EngineError::expression("filter", filter, &error))?;
+    if let Some(error) = check::check_condition(&condition, &check::Names::of_runs()).first() {
+        return Err(EngineError::expression("filter", filter, error));
+    }
     let user = identity::current_user();
     let mut cancelled = 0;
     for (id, owner, fields) in runs::not_ended() {

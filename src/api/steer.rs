@@ -17,11 +17,12 @@ use crate::store::{live, log, signals};
 /// kept. Each signal is taken by one run.
 #[pg_extern]
 fn signal(
-    name: &str,
-    payload: default!(JsonB, "'{}'"),
+    name: Option<&str>,
+    payload: default!(Option<JsonB>, "'{}'"),
     key: default!(Option<&str>, "NULL"),
 ) -> Result<i64, ErrorReport> {
-    send(name, &payload.0, key).or_report()
+    let payload = payload.map_or_else(|| serde_json::json!({}), |payload| payload.0);
+    name.ok_or_else(|| EngineError::null_argument("name")).and_then(|name| send(name, &payload, key)).or_report()
 }
 
 fn send(name: &str, payload: &serde_json::Value, key: Option<&str>) -> EngineResult<i64> {
@@ -44,8 +45,8 @@ fn send(name: &str, payload: &serde_json::Value, key: Option<&str>) -> EngineRes
 /// Makes a run go on without the step it waits at, or takes up a failed run behind the step that failed. Returns the run
 /// that goes on.
 #[pg_extern]
-fn skip_step(run_id: i64, step: default!(Option<&str>, "NULL")) -> Result<i64, ErrorReport> {
-    skip(run_id, step).or_report()
+fn skip_step(run_id: Option<i64>, step: default!(Option<&str>, "NULL")) -> Result<i64, ErrorReport> {
+    run_id.ok_or_else(|| EngineError::null_argument("run_id")).and_then(|run_id| skip(run_id, step)).or_report()
 }
 
 fn skip(run_id: i64, step: Option<&str>) -> EngineResult<i64> {
@@ -85,8 +86,8 @@ fn skip(run_id: i64, step: Option<&str>) -> EngineResult<i64> {
 
 /// Takes up a failed run again, on its own version: where it failed, or from a step. Returns the new run.
 #[pg_extern]
-fn retry_run(id: i64, from_step: default!(Option<&str>, "NULL")) -> Result<i64, ErrorReport> {
-    again(id, from_step, false).or_report()
+fn retry_run(id: Option<i64>, from_step: default!(Option<&str>, "NULL")) -> Result<i64, ErrorReport> {
+    id.ok_or_else(|| EngineError::null_argument("id")).and_then(|id| again(id, from_step, false)).or_report()
 }
 
 fn again(id: i64, from_step: Option<&str>, skip: bool) -> EngineResult<i64> {
@@ -100,7 +101,11 @@ fn again(id: i64, from_step: Option<&str>, skip: bool) -> EngineResult<i64> {
             .hint(format!("SELECT automation.start_run('{}') starts a new one.", run.automation)));
     }
     if skip && from_step.is_some() && from_step != run.failed_step.as_deref() {
-        return Err(EngineError::wrong_state(format!("run {id} did not fail at that step")));
+        let error = EngineError::wrong_state(format!("run {id} did not fail at that step"));
+        return Err(match &run.failed_step {
+            Some(step) => error.detail(format!("It failed at \"{step}\".")),
+            None => error,
+        });
     }
     if let Some(step) = from_step.filter(|_| !skip) {
         versions::load(std::iter::once(run.version_id));

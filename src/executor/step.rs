@@ -101,7 +101,8 @@ fn act(version: &Version, place: usize, step: &Step, scope: &dyn Scope) -> Resul
             let sql = call_statement(function)?;
             let outcome = run_sql(version, place, &sql, &[value])?;
             let row = outcome.rows.first().map(|row| String::from_utf8_lossy(row).into_owned());
-            Ok(StepResult { shown: row.unwrap_or_else(|| "{\"result\":null}".to_owned()) })
+            let nothing = if outcome.truncated { "{\"result\":null,\"truncated\":true}" } else { "{\"result\":null}" };
+            Ok(StepResult { shown: row.unwrap_or_else(|| nothing.to_owned()) })
         }
         Action::Publish { topic, payload } => {
             let topic = topic.render(scope, &mut budget).map_err(|error| from_expression(&error, topic.text()))?;

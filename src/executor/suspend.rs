@@ -220,7 +220,7 @@ impl Put {
     ) {
         let found = machine.references(wait, world);
         if let Action::WaitUntil(condition) = &machine.program().steps[wait.step].action {
-            note.what = automation_core::machine::text_of(condition).trim().to_owned();
+            note.what = condition.describe();
         }
         for entity in &found.entities {
             note.refs.push(entity.to_string());

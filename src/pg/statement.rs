@@ -216,7 +216,13 @@ unsafe fn collect(max_rows: usize, max_bytes: usize) -> Outcome {
                 outcome.truncated = true;
                 break;
             }
-            let row = encode_row(*(*table).vals.add(i), descriptor, &columns);
+            let tuple = *(*table).vals.add(i);
+            // No value is more than eight times as long as its JSON (an array of bigint); what cannot fit is not encoded.
+            if (*tuple).t_len as usize / 8 > max_bytes {
+                outcome.truncated = true;
+                break;
+            }
+            let row = encode_row(tuple, descriptor, &columns);
             bytes += row.len();
             if bytes > max_bytes {
                 outcome.truncated = true;

@@ -1,3 +1,4 @@
+\set ECHO none
 -- What must be true of runs that wait, whenever no walk is under way. Returns what breaks it, so it must return nothing.
 WITH wait AS (
     SELECT r.id AS run_id, (w.value ->> 'no')::integer AS wait_no, w.value ->> 'step' AS step, r.status
@@ -55,3 +56,4 @@ SELECT 'active is ' || s.active || ', not ' || s.live, NULL, NULL, s.name
                (SELECT count(*) FROM automation_internal.run AS r WHERE r.automation_id = a.id) AS live
           FROM automation_internal.automation AS a) AS s
  WHERE s.active <> s.live;
+\set ECHO all

@@ -118,13 +118,21 @@ pub struct Names {
     pub kinds: Option<Vec<KnownKind>>,
     /// The ids that `{"trigger": ...}` can name; `None` if any may.
     pub triggers: Option<Vec<String>>,
+    /// The members of `run`.
+    pub run: &'static [&'static str],
     /// Where this is, for messages: `filter`.
     pub place: &'static str,
 }
 
+/// What a run's own expressions see of it.
+const RUN: &[&str] = &["id", "automation", "trigger", "key", "started_at"];
+/// What is known of any run that has not ended.
+const LISTED_RUN: &[&str] =
+    &["id", "automation", "version", "status", "key", "kind", "entity_id", "entity", "tenant", "started_at"];
+
 impl Default for Names {
     fn default() -> Names {
-        Names { row: None, roots: ROOTS.to_vec(), kinds: None, triggers: None, place: "expression" }
+        Names { row: None, roots: ROOTS.to_vec(), kinds: None, triggers: None, run: RUN, place: "expression" }
     }
 }
 
@@ -133,7 +141,12 @@ impl Names {
     pub fn filter(row: Option<TableShape>) -> Names {
         let roots = ROOTS.iter().copied();
         let roots = roots.filter(|r| !matches!(*r, "vars" | "steps" | "run" | "wait" | "repeat" | "error")).collect();
-        Names { row, roots, kinds: None, triggers: None, place: "filter" }
+        Names { row, roots, kinds: None, triggers: None, run: RUN, place: "filter" }
+    }
+
+    /// The names of a filter over runs: the run alone.
+    pub fn of_runs() -> Names {
+        Names { row: None, roots: vec!["run"], kinds: Some(Vec::new()), triggers: None, run: LISTED_RUN, place: "filter over runs" }
     }
 
     /// The names of a step: everything.

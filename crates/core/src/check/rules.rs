@@ -58,8 +58,12 @@ pub fn check_kind(kind: &str, span: Range<usize>, names: &Names) -> Result<(), E
     match &names.kinds {
         Some(kinds) if !kinds.iter().any(|known| known.name == kind) => {
             let near = nearest(kind, kinds.iter().map(|known| known.name.as_str()));
-            Err(ExprError::new(ExprErrorKind::UnknownName, span, format!("entity kind \"{kind}\" does not exist"))
-                .with_suggestion(near))
+            let unknown =
+                ExprError::new(ExprErrorKind::UnknownName, span, format!("entity kind \"{kind}\" does not exist"));
+            Err(match near {
+                Some(near) => unknown.with_suggestion(Some(near)),
+                None => unknown.with_hint(format!("Watch the table first: SELECT automation.watch_table('{kind}').")),
+            })
         }
         _ => Ok(()),
     }
@@ -124,6 +128,17 @@ pub fn column<'a>(base: &Node, steps: &'a [Access], names: &Names) -> Result<Opt
                 return Ok(None);
             }
         },
+        (Kind::Root(root), [Access::Member(name, span), ..]) if &**root == "run" => {
+            if !names.run.contains(&&**name) {
+                let message = format!("\"run\" has no member \"{name}\"");
+                let error = ExprError::new(ExprErrorKind::UnknownName, past_dot(*span), message);
+                return Err(match nearest(name, names.run.iter().copied()) {
+                    Some(near) => error.with_suggestion(Some(near)),
+                    None => error.with_hint(format!("Known are {}.", names.run.join(", "))),
+                });
+            }
+            return Ok(None);
+        }
         (Kind::State(read), steps) => match (&read.kind.kind, &names.kinds) {
             (Kind::Literal(Value::Text(kind)), Some(kinds)) => {
                 (kinds.iter().find(|known| *known.name == **kind).and_then(|known| known.shape.as_ref()), steps)

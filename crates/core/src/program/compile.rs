@@ -6,11 +6,12 @@ use super::variables;
 use super::{Action, Delay, Op, Program, Repeat, Retry, Step, StopStatus, Target};
 use crate::condition::Condition;
 use crate::definition::{DEFAULT_MAX_STEPS, Document, Problem, StepDef, StepKind};
-use crate::expr::Expr;
+use crate::expr::{Budget, Expr, FixedScope};
+use crate::machine::{MAX_ROUNDS, MAX_SIGNAL};
 use crate::suggest::nearest;
 use crate::template::{SqlTemplate, Template};
 use crate::topic;
-use crate::value::Timestamp;
+use crate::value::{Timestamp, Value};
 use serde_json::Value as Json;
 
 /// Compiles a document. All problems are returned, not only the first.
@@ -371,6 +372,14 @@ fn try_action(def: &StepDef, parts: &mut Parts<'_>) -> Option<Action> {
         StepKind::WaitForEvent => {
             let text = def.text("topic");
             let topic = parts.template(text, "topic")?;
+            if text.trim().is_empty() {
+                parts.wrong(
+                    "topic",
+                    &format!("topic of {} is empty", parts.place),
+                    "Wait for \"#\" to take any event.",
+                );
+                return None;
+            }
             if topic.is_constant() {
                 parts.parsed(topic::validate(text), "topic", text)?;
             }
@@ -385,6 +394,11 @@ fn try_action(def: &StepDef, parts: &mut Parts<'_>) -> Option<Action> {
             let signal = parts.template(def.text("signal"), "signal")?;
             if def.text("signal").trim().is_empty() {
                 parts.wrong("signal", &format!("signal of {} is empty", parts.place), "");
+            }
+            for (field, words) in [("signal", "the name"), ("key", "the key")] {
+                if def.text(field).len() > MAX_SIGNAL && !def.text(field).contains("{{") {
+                    parts.wrong(field, &format!("{words} of a signal has at most {MAX_SIGNAL} bytes"), "");
+                }
             }
             let key = match def.get("key") {
                 Some(_) => Some(parts.template(def.text("key"), "key")?),
@@ -405,7 +419,14 @@ fn try_action(def: &StepDef, parts: &mut Parts<'_>) -> Option<Action> {
                 .collect();
             Action::Choose(parsed)
         }
-        StepKind::RepeatCount => Action::Repeat(Repeat::Count(parts.expression(def.get("count"), "count")?)),
+        StepKind::RepeatCount => {
+            let given = def.get("count")?;
+            if given.is_number() && given.as_u64().is_none_or(|rounds| rounds > u64::from(MAX_ROUNDS)) {
+                let message = format!("count of {} is {given}, not a whole number from 0 to {MAX_ROUNDS}", parts.place);
+                parts.wrong("count", &message, "");
+            }
+            Action::Repeat(Repeat::Count(parts.expression(Some(given), "count")?))
+        }
         StepKind::RepeatWhile => Action::Repeat(Repeat::While(parts.condition(def.get("while"), "while")?)),
         StepKind::RepeatUntil => Action::Repeat(Repeat::Until(parts.condition(def.get("until"), "until")?)),
         StepKind::ForEach => Action::Repeat(Repeat::Each(parts.expression(def.get("in"), "in")?)),
@@ -447,7 +468,7 @@ fn delay(def: &StepDef, parts: &mut Parts<'_>) -> Option<Delay> {
                 parts.wrong("until", &message, "Give a timestamp such as '2030-01-01 08:00+00', or an expression.");
                 None
             }
-            (None, _) => computed(&text, "until", parts),
+            (None, _) => computed(&text, "until", parts).filter(|template| may_be_a_time(template, parts)),
         }
         .map(Delay::Until);
     }
@@ -466,11 +487,27 @@ fn delay(def: &StepDef, parts: &mut Parts<'_>) -> Option<Delay> {
     }
 }
 
+/// Is it something that is only known when the run gets there, or a point in time already?
+fn may_be_a_time(template: &Template, parts: &mut Parts<'_>) -> bool {
+    let scope = FixedScope::new(Value::Null, Timestamp(0));
+    if template.expressions().any(|(expr, _)| !expr.is_constant()) {
+        return true;
+    }
+    match template.eval(&scope, &mut Budget::default()) {
+        Ok(value) if value.as_time().is_none() => {
+            let message = format!("until of {} is {}, not a point in time", parts.place, value.to_json());
+            parts.wrong("until", &message, "Give a timestamp such as '2030-01-01 08:00+00', or an expression.");
+            false
+        }
+        // what cannot be evaluated is told by whoever checks expressions
+        _ => true,
+    }
+}
+
 /// A text with `{{ }}` inside, or an expression.
 fn computed(text: &str, field: &str, parts: &mut Parts<'_>) -> Option<Template> {
     if text.contains("{{") {
         return parts.template(text, field);
     }
-    parts.parsed(Expr::parse(text), field, text)?;
-    parts.template(&format!("{{{{{text}}}}}"), field)
+    parts.parsed(Template::expression(text), field, text)
 }

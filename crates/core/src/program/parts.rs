@@ -92,11 +92,7 @@ impl Parts<'_> {
             None => {
                 let shown = shown(given);
                 let hint = "A duration is like '15 minutes' or 'PT15M'; it is not negative and below 10000 years.";
-                let message = match self.place.as_str() {
-                    "" => format!("invalid {field} \"{shown}\""),
-                    place => format!("invalid {field} \"{shown}\" of {place}"),
-                };
-                self.wrong(field, &message, hint);
+                self.wrong(field, &format!("invalid duration \"{shown}\" in {}", self.words_of(field)), hint);
                 None
             }
         }

@@ -45,6 +45,11 @@ impl Template {
         Ok(Template { text: text.to_owned(), parts })
     }
 
+    /// A text that is one expression as a whole.
+    pub fn expression(text: &str) -> Result<Template, ExprError> {
+        Ok(Template { text: text.to_owned(), parts: vec![Part::Expr(Expr::parse(text)?, 0)] })
+    }
+
     /// The text as written.
     pub fn text(&self) -> &str {
         &self.text

@@ -7,6 +7,7 @@ mod run;
 mod scope;
 mod step;
 mod suspend;
+mod sweep;
 pub mod versions;
 mod walk;
 mod write;

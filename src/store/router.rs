@@ -178,22 +178,38 @@ pub fn events_since(xid: u64, below: u64, above: i64, up_to: i64, limit: i64) ->
     read(query(SINCE_TRANSACTION, &args, |row| Event::read(row, 1)))
 }
 
-/// Most events of which a wait is asked whether it was for one of them.
-const MOST_MISSED: i64 = 10_000;
+/// How many events are read at a time of those that a wait may have missed.
+const PAGE: i64 = 10_000;
 
 /// What has been committed since a moment in the log: not visible in its snapshot, and of the transaction that took it
-/// only what it wrote later.
-pub fn events_since_seen(snapshot: &Snapshot, xid: u64, up_to: i64) -> Vec<Event> {
+/// only what it wrote later. One page of it, in the order of ids from `above` on, and whether there may be more.
+pub fn events_since_seen(snapshot: &Snapshot, xid: u64, up_to: i64, above: i64) -> (Vec<Event>, bool) {
     crate::pg::identity::as_engine(|| {
-        let mut found = events_of(&snapshot.in_progress, 0, i64::MAX, MOST_MISSED);
-        found.extend(events_since(snapshot.xmax, u64::MAX >> 1, 0, i64::MAX, MOST_MISSED));
+        let mut found = events_of(&snapshot.in_progress, above, i64::MAX, PAGE);
+        found.extend(events_since(snapshot.xmax, u64::MAX >> 1, above, i64::MAX, PAGE));
         if xid != 0 && !snapshot.in_progress.contains(&xid) && xid < snapshot.xmax {
-            found.extend(events_of(&[xid], up_to, i64::MAX, MOST_MISSED));
+            found.extend(events_of(&[xid], above.max(up_to), i64::MAX, PAGE));
         }
         found.sort_by_key(|event| event.id);
         found.dedup_by_key(|event| event.id);
-        found
+        let more = found.len() as i64 >= PAGE;
+        found.truncate(PAGE as usize);
+        (found, more)
     })
+}
+
+pub const NEWEST: &str = "
+    SELECT e.id, e.xid, e.occurred_at, e.cause_run, e.relation, e.role, e.depth, e.op, e.truncated, e.kind,
+           e.entity_id, e.topic, e.tenant, e.actor, e.changed, e.prev, e.next, e.payload
+      FROM automation_internal.event AS e
+     ORDER BY e.id DESC
+     LIMIT 1000";
+
+/// The end of the log, in order.
+pub fn newest_events() -> Vec<Event> {
+    let mut events = crate::pg::identity::as_engine(|| read(query(NEWEST, &[], |row| Event::read(row, 1))));
+    events.reverse();
+    events
 }
 
 const AFTER: &str = "

@@ -6,7 +6,8 @@ use crate::pg::clock;
 use crate::pg::engine_sql::{execute, query_one};
 use crate::pg::identity::as_engine;
 use crate::pg::subtransaction::in_subtransaction;
-use crate::store::{kinds, owners, partitions, router, signals, stats};
+use crate::router::Swept;
+use crate::store::{dispatches, kinds, live, owners, partitions, router, signals, stats};
 
 /// How often, in microseconds, the house is kept while there is work at all.
 pub const INTERVAL: i64 = 60 * 1_000_000;
@@ -32,8 +33,48 @@ pub fn keep_house() {
             signals::prune(clock::now() - keep);
         }
     });
-    chore("owners", owners::retire_dropped);
+    chore("owners", retire_dropped_owners);
     chore("kinds", kinds::forget_dropped);
+}
+
+/// How many runs the sweep looks at each time, and how long, in microseconds, a run has been under way before.
+const SLICE: i64 = 1000;
+const OLD: i64 = 5 * 60 * 1_000_000;
+
+/// Has the next slice of old waits looked at once more. None if there is too much to do already, or it failed.
+pub fn sweep_slice(after: i64, now: i64) -> Option<Swept> {
+    let mut swept = None;
+    chore("sweep", || {
+        if !dispatches::is_long() {
+            swept = Some(crate::router::sweep(after, SLICE, now - OLD));
+        }
+    });
+    swept
+}
+
+/// Has every wait looked at once more. Returns how many runs that are.
+pub fn sweep_all() -> usize {
+    let (mut after, mut runs) = (0, 0);
+    loop {
+        let swept = crate::router::sweep(after, 10_000, clock::now());
+        runs += swept.runs;
+        match swept.last {
+            Some(last) => after = last,
+            None => return runs,
+        }
+    }
+}
+
+/// Pauses the automations of roles that are gone, and cancels what they had queued or waiting.
+pub fn retire_dropped_owners() {
+    let mut waiting = owners::retire_dropped();
+    waiting.extend(live::orphaned());
+    waiting.sort_unstable();
+    waiting.dedup();
+    // What an executor has in hand comes next time.
+    for run in live::lock(&waiting) {
+        crate::api::runs::end_waiting(&run, "owner_dropped");
+    }
 }
 
 fn chore<R>(name: &str, work: impl FnOnce() -> R) {

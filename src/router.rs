@@ -2,6 +2,7 @@
 //! moves the cursor, in the caller's transaction. Runs no user SQL and evaluates only filters over the event itself.
 mod definitions;
 mod held;
+mod sweep;
 mod wakes;
 
 use std::collections::HashMap;
@@ -28,6 +29,7 @@ use crate::{gucs, store};
 pub use definitions::compile_stored;
 use definitions::{Active, Definitions};
 pub use held::changed;
+pub use sweep::{Swept, is_on_its_way, sweep};
 
 /// What a turn of the router did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,9 +56,8 @@ pub fn route(limit: i64) -> Routed {
         let Some(to) = cursor.to.clone().or_else(cursor_store::present) else { return Routed::Busy };
         let Batch { events, position, done } = next_events(&cursor, &to, limit);
         failpoint("route_read");
-        let timers = wakes::due_timers(limit);
-        let many = timers.len() as i64 == limit;
-        let (dispatches, owners) = route_events(&events, timers);
+        // What was committed before a deadline beats it: timers come when all that can be seen is routed, and behind it.
+        let (dispatches, owners, many) = route_events(&events, if done { limit } else { 0 });
         failpoint("route_written");
         if done {
             cursor_store::finish_batch(&cursor, &to);
@@ -134,7 +135,7 @@ pub fn route_own(above: i64) -> (usize, i64) {
         let events = cursor_store::events_of(&mut log, &own, above, i64::MAX, gucs::route_batch_size());
         drop(log);
         let Some(last) = events.last().map(|event| event.id) else { return (0, above) };
-        route_events(&events, Vec::new());
+        route_events(&events, 0);
         cursor_store::note_ahead(xid, last);
         (events.len(), last)
     })
@@ -177,19 +178,17 @@ pub fn run_timers(limit: i64) -> usize {
         if cursor_store::take().is_none() {
             return 0;
         }
-        route_events(&[], wakes::due_timers(limit)).0
+        route_events(&[], limit).0
     })
 }
 
-/// Matches events against all active triggers and all waits, and writes what follows.
-fn route_events(events: &[Event], timers: Vec<NewDispatch>) -> (usize, Vec<pg_sys::Oid>) {
-    if events.is_empty() && timers.is_empty() {
-        return (0, Vec::new());
-    }
+/// Matches events against all active triggers and all waits, takes up to so many timers that are due, and writes what
+/// follows. Says how many dispatches that were, whose, and whether more timers may be due.
+fn route_events(events: &[Event], timers: i64) -> (usize, Vec<pg_sys::Oid>, bool) {
     let now = clock::now();
     let mut plan = Plan {
         now,
-        dispatches: timers,
+        dispatches: Vec::new(),
         ended: Vec::new(),
         counts: HashMap::new(),
         readers: HashMap::new(),
@@ -209,7 +208,15 @@ fn route_events(events: &[Event], timers: Vec<NewDispatch>) -> (usize, Vec<pg_sy
             }
         });
     }
-    plan.write()
+    let due = if timers > 0 { wakes::due_timers(timers) } else { Vec::new() };
+    if !due.is_empty() {
+        failpoint("timers_taken");
+    }
+    let many = timers > 0 && due.len() as i64 == timers;
+    plan.dispatches.extend(due);
+    let (dispatches, owners) = plan.write();
+    crate::workers::wake::work_at_commit(dispatches > 0);
+    (dispatches, owners, many)
 }
 
 /// What routing a batch comes to.

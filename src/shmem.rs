@@ -52,6 +52,8 @@ pub struct DatabaseSlot {
     pub careful_below: AtomicI64,
     /// An executor ended in the middle of its work.
     pub executor_died: AtomicBool,
+    /// Somebody other than the conductor has queued work.
+    pub work_queued: AtomicBool,
     /// The earliest deadline set since the conductor last looked, 0 = none.
     pub timer_hint: AtomicI64,
     /// When the conductor is going to look at the timers, 0 = it does not know.
@@ -277,6 +279,12 @@ impl DatabaseSlot {
         if !self.events_pending.swap(true, Ordering::AcqRel) {
             self.wake_conductor();
         }
+    }
+
+    /// Somebody other than the conductor has queued work for executors.
+    pub fn announce_work(&self) {
+        self.work_queued.store(true, Ordering::Release);
+        self.wake_conductor();
     }
 
     /// Something is due at this time.

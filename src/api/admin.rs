@@ -89,12 +89,13 @@ fn run_timers(n: default!(i64, "1000")) -> Result<i64, ErrorReport> {
     Ok(router::run_timers(n) as i64)
 }
 
-/// Does the housekeeping that the conductor does now and then.
+/// Does the housekeeping that the conductor does now and then, and has every run that waits looked at once more: a timer
+/// that was lost is set again, and a run that could go on does. Returns how many runs wait.
 #[pg_extern]
-fn sweep() -> Result<(), ErrorReport> {
+fn sweep() -> Result<i64, ErrorReport> {
     superuser_only("sweep").or_report()?;
     janitor::keep_house();
-    Ok(())
+    Ok(janitor::sweep_all() as i64)
 }
 
 fn superuser_only(what: &str) -> EngineResult<()> {
@@ -194,6 +195,9 @@ fn status_rows() -> Vec<StatusRow> {
         if starved { "starved" } else { "ok" },
         Some(detail.unwrap_or_else(|| format!("{executors} running, at most {}", gucs::executors()))),
     ));
+    let rescued = slot.map_or(0, |slot| slot.rescued.load(Ordering::Acquire));
+    let detail = (rescued > 0).then(|| "Wake-ups that only the sweep found; automation.log names the runs.".to_owned());
+    rows.push(row("rescued_wakeups", &rescued.to_string(), detail));
     rows.extend(health::findings());
     rows
 }

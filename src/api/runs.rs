@@ -146,7 +146,7 @@ fn cancel_known(id: i64, ask: bool) -> EngineResult<Option<bool>> {
         if hidden(found.owner) {
             return Err(EngineError::unknown_run(id));
         }
-        end_waiting(&found);
+        end_waiting(&found, "cancelled");
         return Ok(Some(true));
     }
     if let Some((owner, status, at)) = history::ending(id) {
@@ -162,8 +162,8 @@ fn cancel_known(id: i64, ask: bool) -> EngineResult<Option<bool>> {
 }
 
 /// Cancels a run that waits, and what it waits for.
-fn end_waiting(found: &LiveRun) {
-    let ended = executor::cancelled(found);
+pub fn end_waiting(found: &LiveRun, reason: &str) {
+    let ended = executor::cancelled(found, reason);
     let children = ended.abandoned.clone();
     stats::count_cancelled(ended.automation_id, ended.trigger_no, clock::now());
     executor::end(&[ended]);
@@ -195,7 +195,7 @@ pub fn cancel_all(automation_id: i32) {
     }
     for id in live::of_automation(automation_id) {
         if let Some(found) = live::wait_for(id) {
-            end_waiting(&found);
+            end_waiting(&found, "cancelled");
         }
     }
 }

@@ -44,6 +44,11 @@ pub struct Claimer {
     pub slow: HashSet<i32>,
     /// Waits armed in the transaction under way, to be looked at once more after its commit.
     pub armed: Vec<(i64, i32)>,
+    /// Waits (0: the run itself) about which nothing can be said while somebody else holds what they depend on: whatever
+    /// named them stays queued.
+    pub unsettled: HashSet<(i64, i32)>,
+    /// Wake-ups that only the sweep found, in the transaction under way.
+    pub rescued: i64,
 }
 
 impl Claimer {
@@ -59,6 +64,8 @@ impl Claimer {
             shares: false,
             slow: HashSet::new(),
             armed: Vec::new(),
+            unsettled: HashSet::new(),
+            rescued: 0,
         }
     }
 
@@ -84,12 +91,19 @@ impl Claimer {
     /// The batch's transaction has committed.
     pub fn committed(&mut self) {
         self.floor = self.next_floor;
+        let rescued = std::mem::take(&mut self.rescued);
+        if rescued > 0
+            && let Some(home) = shared().database(shmem::my_database())
+        {
+            home.rescued.fetch_add(rescued, Ordering::AcqRel);
+        }
     }
 
     /// The batch's transaction was rolled back.
     pub fn aborted(&mut self) {
         self.floor = 0;
         self.armed.clear();
+        self.rescued = 0;
     }
 }
 
@@ -131,6 +145,7 @@ const WINDOWS: usize = 20;
 /// Claims dispatches and runs them.
 pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
     claimer.refresh();
+    claimer.unsettled.clear();
     let mut batch = Batch { floor: claimer.floor, ..Default::default() };
     for _ in 0..WINDOWS {
         let (claimed, limit) = match work {
@@ -161,6 +176,7 @@ pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
 /// cannot be looked at now keeps its timer, and the conductor sees to it.
 pub fn look_at_armed(claimer: &mut Claimer, armed: &[(i64, i32)]) -> Turn {
     let mut batch = Batch::default();
+    claimer.unsettled.clear();
     claimer.shares = claimer.is_worker && armed.len() > 1;
     let mut nudges: HashMap<i64, Vec<Nudge>> = HashMap::new();
     for (run, wait_no) in armed {
@@ -180,6 +196,7 @@ pub fn look_at_armed(claimer: &mut Claimer, armed: &[(i64, i32)]) -> Turn {
         batch.note(outcome);
         pgrx::check_for_interrupts!();
     }
+    batch.disarmed.retain(|wait| !claimer.unsettled.contains(wait));
     batch.write(claimer);
     batch.turn
 }
@@ -278,7 +295,13 @@ impl Batch {
                 false => wake(claimer, dispatch, &mut woken),
             };
             self.note(outcome);
-            self.done.push(dispatch.id);
+            if claimer.unsettled.contains(&(dispatch.run_id, dispatch.wait_no)) {
+                self.blocked.extend(dispatch.ordering_key);
+                self.undone.push(dispatch.id);
+                self.turn.blocked = true;
+            } else {
+                self.done.push(dispatch.id);
+            }
             pgrx::check_for_interrupts!();
         }
     }
@@ -369,7 +392,12 @@ pub fn fail(claimer: &mut Claimer, dispatch_id: i64, error: &PgError) {
         let error = Some(run::error_json(error, None));
         Some(EndedRun { error, ..run.ended(Ending::Failed, Some("commit_failed")) })
     } else {
-        live::lock(&[dispatch.run_id]).into_iter().next().map(|live| resume::give_up(live, "commit_failed", error))
+        let run = live::lock(&[dispatch.run_id]).into_iter().next();
+        if run.is_none() && !live::existing(&[dispatch.run_id]).is_empty() {
+            // Others move it at the moment. It may succeed there, and if not, this wake is still to come.
+            return;
+        }
+        run.map(|live| resume::give_up(live, "commit_failed", error))
     };
     write::write(claimer, ended.as_slice(), &[], &[], &[dispatch_id]);
 }

@@ -8,6 +8,7 @@ mod run;
 mod scope;
 mod step;
 mod suspend;
+mod sweep;
 pub mod versions;
 mod walk;
 mod write;

@@ -2,7 +2,7 @@
 use std::rc::Rc;
 
 use automation_core::definition::OnPause;
-use automation_core::machine::{Cause, Machine, State, WaitFor, Woke, error};
+use automation_core::machine::{Cause, Machine, State, Wait, WaitFor, Woke, error};
 use automation_core::program::{Action, StopStatus};
 use automation_core::topic;
 use automation_core::value::Value;
@@ -11,18 +11,20 @@ use super::batch::{Claimer, Outcome};
 use super::run::{enter, error_json};
 use super::scope::RunScope;
 use super::suspend;
-use super::versions::{self, Version};
+use super::sweep;
+use super::versions;
 use super::walk::{Run, Walk, Walked, too_late};
 use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::pg::identity;
 use crate::pg::snapshot::Snapshot;
 use crate::router::tenant_matches;
+use crate::store::automations;
 use crate::store::dispatches::Reason;
 use crate::store::events::Event;
 use crate::store::history::{self, EndedRun, Ending};
 use crate::store::live::{LiveRun, Seen, WaitNote};
-use crate::store::signals;
+use crate::store::signals::{self, Taken};
 
 /// Why a wait is looked at.
 #[derive(Clone, Debug)]
@@ -77,6 +79,17 @@ pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome
         let ended = run.ended(Ending::Failed, Some("state_unreadable"));
         return Outcome::Ended(EndedRun { error, live: Some(live.waits), ..ended });
     };
+    let mut live = live;
+    if !live.active && version.program.on_pause == OnPause::Freeze {
+        // Whoever makes the automation active again must find the run on ice, or not put there at all.
+        match automations::stays_as_it_is(live.automation_id) {
+            Some(active) => live.active = active,
+            None => {
+                claimer.unsettled.extend(nudges.iter().map(|nudge| (run.id, nudge.wait_no)));
+                return Outcome::Stays;
+            }
+        }
+    }
     let _context = enter(&run);
     let event = live.event.clone();
     identity::as_role(run.owner, || {
@@ -88,11 +101,18 @@ pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome
         let mut moved = false;
         let mut again = Vec::new();
         for nudge in nudges {
-            match nudged(&live, &version, &mut machine, nudge, &world) {
-                Woke::Moved => moved = true,
+            if nudge.reason == Reason::Sweep {
+                moved |= sweep::sweep(walk.claimer, &live, &mut machine, &world);
+                continue;
+            }
+            match nudged(&live, &mut machine, nudge, &world) {
+                Ok(Woke::Moved) => moved = true,
                 // Its timer is gone; if it is still to come, there must be another.
-                Woke::NotYet => again.push((nudge.wait_no, nudge.reason)),
-                Woke::Gone => {}
+                Ok(Woke::NotYet) => again.push((nudge.wait_no, nudge.reason)),
+                Ok(Woke::Gone) => {}
+                Err(InOtherHands) => {
+                    walk.claimer.unsettled.insert((run.id, nudge.wait_no));
+                }
             }
         }
         if !moved {
@@ -112,6 +132,8 @@ pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome
                 conclude(&mut machine, ended)
             }
             Walked::Suspended => {
+                // Another wait of the run may have been looked at in vain.
+                look_again(&live, &machine, &world, &again);
                 let (before, steps) = (live.waits.clone(), walk.steps_json());
                 let run = LiveRun { frozen, steps, ..live };
                 Outcome::Suspended(Box::new(suspend::put_away(run, &mut machine, &world, &before)))
@@ -122,28 +144,53 @@ pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome
 
 /// Nothing came of it; when to look again may have changed.
 fn stays(live: &LiveRun, machine: &mut Machine<'_>, world: &RunScope<'_>, looked_at: &[(i32, Reason)]) -> Outcome {
+    look_again(live, machine, world, looked_at);
+    suspend::warn(live, machine);
+    Outcome::Stays
+}
+
+/// Sets the timers for the next look at waits that were looked at in vain.
+fn look_again(live: &LiveRun, machine: &Machine<'_>, world: &RunScope<'_>, looked_at: &[(i32, Reason)]) {
     for wait in machine.state.waits() {
         for (_, reason) in looked_at.iter().filter(|(no, _)| *no == wait.no) {
             suspend::look_later(live, machine, wait, *reason, world);
         }
     }
-    suspend::warn(live, machine);
-    Outcome::Stays
 }
 
-fn nudged(live: &LiveRun, version: &Version, machine: &mut Machine<'_>, nudge: &Nudge, world: &RunScope<'_>) -> Woke {
-    match nudge.reason {
-        Reason::Thaw => return if live.frozen { Woke::Moved } else { Woke::Gone },
+/// What the wait needs is in somebody else's hands at the moment, and may come back.
+pub struct InOtherHands;
+
+pub fn nudged(
+    live: &LiveRun,
+    machine: &mut Machine<'_>,
+    nudge: &Nudge,
+    world: &RunScope<'_>,
+) -> Result<Woke, InOtherHands> {
+    Ok(match nudge.reason {
+        Reason::Thaw if live.frozen => Woke::Moved,
+        Reason::Thaw => Woke::Gone,
         Reason::RunTimeout => {
-            machine.give_up(StopStatus::Failed, "timed_out", too_late(version));
-            return Woke::Moved;
+            machine.give_up(StopStatus::Failed, "timed_out", too_late(machine.program()));
+            Woke::Moved
         }
-        _ => {}
-    }
+        _ => match machine.state.wait(nudge.wait_no).cloned() {
+            Some(wait) => waited(live, machine, nudge, &wait, world)?,
+            None => Woke::Gone,
+        },
+    })
+}
+
+fn waited(
+    live: &LiveRun,
+    machine: &mut Machine<'_>,
+    nudge: &Nudge,
+    wait: &Wait,
+    world: &RunScope<'_>,
+) -> Result<Woke, InOtherHands> {
     let no = nudge.wait_no;
-    let Some(wait) = machine.state.wait(no).cloned() else { return Woke::Gone };
     let note = live.waits.iter().find(|note| note.no == no);
-    match (&wait.what, nudge.reason) {
+    Ok(match (&wait.what, nudge.reason) {
         (_, Reason::Skip) => machine.wake(no, Cause::Skip, world),
         (WaitFor::Event { topic }, _) => {
             let woke = match &nudge.event {
@@ -152,21 +199,22 @@ fn nudged(live: &LiveRun, version: &Version, machine: &mut Machine<'_>, nudge: &
                 None => Woke::NotYet,
             };
             if woke == Woke::NotYet && nudge.reason == Reason::Due {
-                // What was committed before the deadline beats it, even if it was routed after.
-                return match by_log(machine, wait.step, no, note, topic, world) {
+                // What was committed before the deadline beats it, even if it is routed after.
+                return Ok(match by_newest(machine, no, note, topic, world) {
                     Woke::NotYet => machine.wake(no, Cause::Timer, world),
                     other => other,
-                };
+                });
             }
             woke
         }
         (WaitFor::Signal { name, key }, _) => match signals::take(name, key.as_deref(), live.owner) {
-            Some(payload) => {
+            Taken::Payload(payload) => {
                 let payload = Value::from_json(&payload).unwrap_or_default();
                 machine.wake(no, Cause::Signal(payload), world)
             }
-            None if nudge.reason == Reason::Due => machine.wake(no, Cause::Timer, world),
-            None => Woke::NotYet,
+            Taken::InOtherHands => return Err(InOtherHands),
+            Taken::Nothing if nudge.reason == Reason::Due => machine.wake(no, Cause::Timer, world),
+            Taken::Nothing => Woke::NotYet,
         },
         (WaitFor::Run { run }, reason) => match history::outcomes(&[*run]).into_iter().next() {
             Some((_, status, output, failure)) => {
@@ -180,7 +228,7 @@ fn nudged(live: &LiveRun, version: &Version, machine: &mut Machine<'_>, nudge: &
         },
         (_, Reason::Due) => machine.wake(no, Cause::Timer, world),
         _ => machine.wake(no, Cause::Look, world),
-    }
+    })
 }
 
 /// An event came: does the wait want it?
@@ -239,11 +287,29 @@ fn by_log(
                 return Woke::Moved;
             }
         }
-        return Woke::NotYet;
+        // What began before and was committed since counts as well, however long it took.
     }
     let Some(snapshot) = Snapshot::parse(&seen.snapshot) else { return Woke::NotYet };
-    for event in crate::store::router::events_since_seen(&snapshot, seen.xid) {
-        if by_event(machine, no, Some(note), topic, &event, world) == Woke::Moved {
+    let mut above = 0;
+    loop {
+        let (events, more) = crate::store::router::events_since_seen(&snapshot, seen.xid, above);
+        for event in &events {
+            if by_event(machine, no, Some(note), topic, event, world) == Woke::Moved {
+                return Woke::Moved;
+            }
+        }
+        match events.last().filter(|_| more) {
+            Some(last) => above = last.id,
+            None => return Woke::NotYet,
+        }
+    }
+}
+
+/// Looks at the end of the log. The router takes a timer only when it has routed all that it could see, so what it has
+/// not is there.
+fn by_newest(machine: &mut Machine<'_>, no: i32, note: Option<&WaitNote>, topic: &str, world: &RunScope<'_>) -> Woke {
+    for event in crate::store::router::newest_events() {
+        if by_event(machine, no, note, topic, &event, world) == Woke::Moved {
             return Woke::Moved;
         }
     }
@@ -257,22 +323,27 @@ pub fn give_up(live: LiveRun, reason: &'static str, error: &PgError) -> EndedRun
     EndedRun {
         error: Some(error_json(error, None)),
         steps,
+        abandoned: children(&live),
         live: Some(live.waits),
         ..run.ended(Ending::Failed, Some(reason))
     }
 }
 
-/// What a cancelled run leaves in the history.
-pub fn cancelled(live: &LiveRun) -> EndedRun {
-    let run = of_live(live);
+fn children(live: &LiveRun) -> Vec<i64> {
     let state: Option<State> = serde_json::from_str(&live.state).ok();
-    let abandoned = state.map(|state| state.children().collect()).unwrap_or_default();
+    state.map(|state| state.children().collect()).unwrap_or_default()
+}
+
+/// What a cancelled run leaves in the history.
+pub fn cancelled(live: &LiveRun, reason: &str) -> EndedRun {
+    let run = of_live(live);
+    let abandoned = children(live);
     let steps = Some(live.steps.clone()).filter(|steps| steps != "[]");
     EndedRun {
         ended_at: clock::engine_now(),
         steps,
         live: Some(live.waits.clone()),
         abandoned,
-        ..run.ended(Ending::Cancelled, Some("cancelled"))
+        ..run.ended(Ending::Cancelled, Some(reason))
     }
 }

@@ -15,6 +15,7 @@ use crate::context::{self, RunContext};
 use crate::pg::catch::PgError;
 use crate::pg::clock::Micros;
 use crate::pg::identity;
+use crate::store::automations;
 use crate::store::dispatches::Dispatch;
 use crate::store::events::{Event, Op};
 use crate::store::history::{EndedRun, Ending};
@@ -72,6 +73,16 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
             return Outcome::Ended(EndedRun { error: Some(error), ..ended });
         }
     };
+    let mut active = active;
+    if !active && version.program.on_pause == OnPause::Freeze {
+        match automations::stays_as_it_is(run.automation_id) {
+            Some(now) => active = now,
+            None => {
+                claimer.unsettled.insert((run.id, 0));
+                return Outcome::Stays;
+            }
+        }
+    }
     if !active && version.program.on_pause == OnPause::Drain {
         return Outcome::Ended(run.ended(Ending::Cancelled, Some("automation_not_active")));
     }

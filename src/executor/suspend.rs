@@ -37,11 +37,14 @@ pub struct Suspension {
 /// Suspends a run that has just begun.
 pub fn first(run: &Run, event: &Event, machine: &mut Machine<'_>, world: &RunScope<'_>, steps: String) -> Suspension {
     let mut put = Suspension { is_new: true, ..put_away(live(run, event, steps), machine, world, &[]) };
-    if let Some(timeout) = machine.program().timeout {
-        let waiter = waiter(&put.run, 0);
-        put.timers.push(Timer { due_at: run.started_at + timeout, waiter, kind: TimerKind::RunTimeout });
-    }
+    put.timers.extend(run_timeout(&put.run, machine));
     put
+}
+
+/// When the run has taken too long, if it can.
+pub fn run_timeout(run: &LiveRun, machine: &Machine<'_>) -> Option<Timer> {
+    let due_at = run.started_at + machine.program().timeout?;
+    Some(Timer { due_at, waiter: waiter(run, 0), kind: TimerKind::RunTimeout })
 }
 
 /// Suspends a run before its first step, because its automation is paused.
@@ -49,10 +52,10 @@ pub fn frozen(run: &Run, event: &Event, machine: &Machine<'_>) -> Suspension {
     let state = to_json(&machine.state);
     let run = LiveRun { frozen: true, state, ..live(run, event, "[]".to_owned()) };
     Suspension {
+        timers: run_timeout(&run, machine).into_iter().collect(),
         run,
         is_new: true,
         wakes: Vec::new(),
-        timers: Vec::new(),
         cleared: Vec::new(),
         arm: Vec::new(),
         abandoned: Vec::new(),
@@ -86,7 +89,7 @@ fn live(run: &Run, event: &Event, steps: String) -> LiveRun {
     }
 }
 
-fn waiter(run: &LiveRun, wait_no: i32) -> Waiter {
+pub fn waiter(run: &LiveRun, wait_no: i32) -> Waiter {
     Waiter { run_id: run.id, wait_no, owner: run.owner, automation_id: run.automation_id, version_id: run.version_id }
 }
 
@@ -96,7 +99,7 @@ fn to_json(state: &State) -> String {
 
 /// Works out what a suspended run leaves behind. `before` are the waits it had when it was taken up.
 pub fn put_away(mut run: LiveRun, machine: &mut Machine<'_>, world: &RunScope<'_>, before: &[WaitNote]) -> Suspension {
-    let mut put = Put { wakes: Vec::new(), timers: Vec::new(), arm: Vec::new() };
+    let mut put = Put::default();
     let waits: Vec<Wait> = machine.state.waits().cloned().collect();
     let mut notes = Vec::new();
     for wait in &waits {
@@ -148,14 +151,16 @@ pub fn warn(run: &LiveRun, machine: &mut Machine<'_>) {
     }
 }
 
-struct Put {
-    wakes: Vec<Wake>,
-    timers: Vec<Timer>,
+/// What a wait leaves behind.
+#[derive(Default)]
+pub struct Put {
+    pub wakes: Vec<Wake>,
+    pub timers: Vec<Timer>,
     arm: Vec<(i64, i32)>,
 }
 
 impl Put {
-    fn arm(&mut self, run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunScope<'_>) -> WaitNote {
+    pub fn arm(&mut self, run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunScope<'_>) -> WaitNote {
         let waiter = waiter(run, wait.no);
         let mut note = WaitNote {
             no: wait.no,
@@ -167,9 +172,6 @@ impl Put {
             refs: Vec::new(),
             seen: None,
         };
-        if let Some(due_at) = note.due {
-            self.timers.push(Timer { due_at, waiter, kind: TimerKind::Due });
-        }
         let mut evaluated_later = true;
         match &wait.what {
             WaitFor::Delay | WaitFor::Retry | WaitFor::Turn | WaitFor::Lanes { .. } => {
@@ -180,75 +182,90 @@ impl Put {
                 };
                 evaluated_later = false;
             }
-            WaitFor::Until => self.until(run, machine, wait, world, waiter, &mut note),
+            WaitFor::Until => until(run, machine, wait, world, &mut note),
             WaitFor::Event { topic } => {
                 note.what = format!("event {topic}");
                 note.seen = Some(seen());
-                let source = if topic::is_pattern(topic) { Source::Pattern } else { Source::Topic };
-                self.wakes.push(Wake { waiter, source, kind: topic.clone(), entity_id: None });
             }
             WaitFor::Signal { name, key } => {
                 note.what = match key {
                     Some(key) => format!("signal {name} with key {key}"),
                     None => format!("signal {name}"),
                 };
-                self.wakes.push(Wake { waiter, source: Source::Signal, kind: name.clone(), entity_id: key.clone() });
             }
             WaitFor::Run { run } => {
                 note.what = format!("run {run}");
-                let (kind, entity_id) = ("run".to_owned(), Some(run.to_string()));
-                self.wakes.push(Wake { waiter, source: Source::Run, kind, entity_id });
                 // It starts after our commit at the earliest.
                 evaluated_later = false;
             }
         }
+        self.wakes.extend(wakes_of(run, machine, wait, world));
+        self.timers.extend(timers_of(run, machine, wait, world));
         if evaluated_later {
             self.arm.push((run.id, wait.no));
             self.timers.push(Timer { due_at: clock::now() + ARM_GRACE, waiter, kind: TimerKind::Arm });
         }
         note
     }
+}
 
-    fn until(
-        &mut self,
-        run: &LiveRun,
-        machine: &Machine<'_>,
-        wait: &Wait,
-        world: &RunScope<'_>,
-        waiter: Waiter,
-        note: &mut WaitNote,
-    ) {
-        let found = machine.references(wait, world);
-        if let Action::WaitUntil(condition) = &machine.program().steps[wait.step].action {
-            note.what = condition.describe();
-        }
-        for entity in &found.entities {
-            note.refs.push(entity.to_string());
-            // An id too long for the index is looked for among all of its kind.
-            let entity_id = entity.id.clone().filter(|id| id.len() <= MAX_INDEXED);
-            let wake = Wake { waiter, source: Source::State, kind: entity.kind.clone(), entity_id };
-            if !self.wakes.contains(&wake) {
-                self.wakes.push(wake);
-            }
-        }
-        if let Some(at) = machine.look_again(wait, world) {
-            self.timers.push(Timer { due_at: at.0 - POSTGRES_EPOCH, waiter, kind: TimerKind::Look });
-        }
-        if found.entities.is_empty() && !found.clock || !found.indeterminate.is_empty() {
-            log::warning(&Entry {
-                code: "wait_not_indexed",
-                automation_id: Some(run.automation_id),
-                owner: Some(run.owner),
-                run_id: Some(run.id),
-                message: &format!("step \"{}\" cannot be woken by every change it depends on", note.step),
-                detail: Some(&match found.indeterminate.first() {
-                    Some(text) => format!("It cannot be seen which kind of entity {text} reads."),
-                    None => "Its condition names no entity; only its timeout can end it.".to_owned(),
-                }),
-                ..Default::default()
-            });
-        }
+/// What a wait for a condition tells people.
+fn until(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunScope<'_>, note: &mut WaitNote) {
+    let found = machine.references(wait, world);
+    if let Action::WaitUntil(condition) = &machine.program().steps[wait.step].action {
+        note.what = condition.describe();
     }
+    note.refs.extend(found.entities.iter().map(ToString::to_string));
+    if found.entities.is_empty() && !found.clock || !found.indeterminate.is_empty() {
+        log::warning(&Entry {
+            code: "wait_not_indexed",
+            automation_id: Some(run.automation_id),
+            owner: Some(run.owner),
+            run_id: Some(run.id),
+            message: &format!("step \"{}\" cannot be woken by every change it depends on", note.step),
+            detail: Some(&match found.indeterminate.first() {
+                Some(text) => format!("It cannot be seen which kind of entity {text} reads."),
+                None => "Its condition names no entity; only its timeout can end it.".to_owned(),
+            }),
+            ..Default::default()
+        });
+    }
+}
+
+/// What may end a wait.
+pub fn wakes_of(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunScope<'_>) -> Vec<Wake> {
+    let wake = |source: Source, kind: String, entity_id: Option<String>| Wake {
+        waiter: waiter(run, wait.no),
+        source,
+        kind,
+        entity_id,
+    };
+    match &wait.what {
+        WaitFor::Until => {
+            let mut wakes: Vec<Wake> = Vec::new();
+            for entity in machine.references(wait, world).entities {
+                // An id too long for the index is looked for among all of its kind.
+                let found = wake(Source::State, entity.kind, entity.id.filter(|id| id.len() <= MAX_INDEXED));
+                if !wakes.contains(&found) {
+                    wakes.push(found);
+                }
+            }
+            wakes
+        }
+        WaitFor::Event { topic } if topic::is_pattern(topic) => vec![wake(Source::Pattern, topic.clone(), None)],
+        WaitFor::Event { topic } => vec![wake(Source::Topic, topic.clone(), None)],
+        WaitFor::Signal { name, key } => vec![wake(Source::Signal, name.clone(), key.clone())],
+        WaitFor::Run { run } => vec![wake(Source::Run, "run".to_owned(), Some(run.to_string()))],
+        WaitFor::Delay | WaitFor::Retry | WaitFor::Turn | WaitFor::Lanes { .. } => Vec::new(),
+    }
+}
+
+/// When a wait is over, and when time alone may end it before.
+pub fn timers_of(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunScope<'_>) -> Vec<Timer> {
+    let timer = |at: i64, kind| Timer { due_at: at - POSTGRES_EPOCH, waiter: waiter(run, wait.no), kind };
+    let due = wait.due.map(|due| timer(due, TimerKind::Due));
+    let look = machine.look_again(wait, world).map(|at| timer(at.0, TimerKind::Look));
+    due.into_iter().chain(look).collect()
 }
 
 /// This moment in the log.

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use automation_core::expr::{Budget, Scope};
 use automation_core::machine::{End, Machine, Next, Record};
-use automation_core::program::{Action, StopStatus};
+use automation_core::program::{Action, Program, StopStatus};
 use automation_core::template::JsonTemplate;
 use automation_core::value::Value;
 use pgrx::pg_sys;
@@ -129,7 +129,7 @@ impl Walk<'_> {
             let step = &version.program.steps[place];
             let left = self.time_left(machine, began);
             if left.is_some_and(|left| left <= 0) {
-                machine.give_up(StopStatus::Failed, "timed_out", too_late(&version));
+                machine.give_up(StopStatus::Failed, "timed_out", too_late(&version.program));
                 continue;
             }
             let wall = clock::now();
@@ -157,7 +157,7 @@ impl Walk<'_> {
                         // It was the run's time that was up, so that nothing else is tried.
                         let (attempt, told) = (machine.attempt(thread), shown.to_json());
                         self.write(place, "failed", attempt, began, clock::engine_now(), None, Some(&told));
-                        machine.give_up(StopStatus::Failed, "timed_out", too_late(&version));
+                        machine.give_up(StopStatus::Failed, "timed_out", too_late(&version.program));
                         continue;
                     }
                     machine.fail(thread, shown, world.now().0);
@@ -277,8 +277,8 @@ impl Walk<'_> {
 }
 
 /// Why a run ends that took too long.
-pub fn too_late(version: &Version) -> Value {
-    let limit = automation_core::value::Duration::from_micros(version.program.timeout.unwrap_or_default());
+pub fn too_late(program: &Program) -> Value {
+    let limit = automation_core::value::Duration::from_micros(program.timeout.unwrap_or_default());
     let error = PgError {
         detail: Some(format!("It has taken longer than {limit}.")),
         ..PgError::new("57014", "the run timed out")

@@ -3,6 +3,7 @@ use std::collections::HashMap;
 
 use super::batch::Claimer;
 use super::suspend::Suspension;
+use crate::failpoint::failpoint;
 use crate::pg::clock;
 use crate::pg::session;
 use crate::store::dispatches;
@@ -63,6 +64,7 @@ fn suspend(claimer: &mut Claimer, suspended: &[Suspension]) {
         let first = rows.iter().map(|timer| timer.due_at).min().unwrap_or(i64::MAX);
         workers::wake::timer_at_commit(first);
     }
+    failpoint("suspended");
     claimer.armed.extend(suspended.iter().flat_map(|put| put.arm.iter().copied()));
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use automation_core::topic;
 use pgrx::pg_sys;
 
+use crate::failpoint::failpoint;
 use crate::pg::append::next_id;
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity;
@@ -13,7 +14,7 @@ use crate::store::live;
 use crate::store::timers::{self, TimerKind};
 use crate::store::wakes::{self, Key, Source, Waiter};
 
-fn dispatch(waiter: Waiter, reason: Reason, cause: Option<(i64, Micros)>, now: Micros) -> NewDispatch {
+pub fn dispatch(waiter: Waiter, reason: Reason, cause: Option<(i64, Micros)>, now: Micros) -> NewDispatch {
     NewDispatch {
         owner: waiter.owner,
         id: next_id("dispatch_id_seq"),
@@ -50,25 +51,10 @@ pub fn due_timers(limit: i64) -> Vec<NewDispatch> {
 /// The waits that these events may end. A wait for a state is looked at once however many of them concern it; a wait for
 /// an event looks at each.
 pub fn of_events(events: &[Event], now: Micros) -> Vec<NewDispatch> {
-    let mut found: Vec<NewDispatch> = Vec::new();
-    let anybody = wakes::any();
-    let patterns = if anybody { wakes::patterns() } else { Vec::new() };
-    let mut keys: Vec<(Key, usize)> = Vec::new();
-    for (place, event) in events.iter().enumerate() {
-        match event.op {
-            Op::Moved => found.extend(moved(event, now)),
-            _ if !anybody => {}
-            _ => keys.extend(keys_of(event, &patterns).into_iter().map(|key| (key, place))),
-        }
-    }
-    if keys.is_empty() {
-        return found;
-    }
+    let orders = events.iter().filter(|event| event.op == Op::Moved);
+    let mut found: Vec<NewDispatch> = orders.flat_map(|event| moved(event, now)).collect();
     let mut seen: HashSet<(i64, i32, Option<i64>)> = HashSet::new();
-    let (lookups, places): (Vec<Key>, Vec<usize>) = keys.into_iter().unzip();
-    for (key, waiter) in wakes::find(&lookups) {
-        let (Some(source), Some(place)) = (lookups.get(key).map(|key| key.source), places.get(key)) else { continue };
-        let event = &events[*place];
+    for (waiter, source, event) in waiters(events) {
         let cause = matches!(source, Source::Topic | Source::Pattern).then_some((event.id, event.occurred_at));
         if !seen.insert((waiter.run_id, waiter.wait_no, cause.map(|(id, _)| id))) {
             continue;
@@ -81,7 +67,22 @@ pub fn of_events(events: &[Event], now: Micros) -> Vec<NewDispatch> {
         };
         found.push(dispatch(waiter, reason, cause, now));
     }
+    if !found.is_empty() {
+        failpoint("wakes_found");
+    }
     found
+}
+
+/// Who waits for one of these events, by what and for which; somebody may be named more than once.
+pub fn waiters(events: &[Event]) -> Vec<(Waiter, Source, &Event)> {
+    if events.is_empty() || !wakes::any() {
+        return Vec::new();
+    }
+    let patterns = wakes::patterns();
+    let keys = events.iter().flat_map(|event| keys_of(event, &patterns).into_iter().map(move |key| (key, event)));
+    let (lookups, of): (Vec<Key>, Vec<&Event>) = keys.unzip();
+    let found = wakes::find(&lookups).into_iter();
+    found.filter_map(|(key, waiter)| Some((waiter, lookups.get(key)?.source, *of.get(key)?))).collect()
 }
 
 fn keys_of(event: &Event, patterns: &[String]) -> Vec<Key> {

@@ -265,3 +265,14 @@ pub fn history_of(id: i32) -> Vec<ListedVersion> {
     .flatten()
     .collect()
 }
+
+const STAYS: &str = "
+    SELECT a.status = 'active' OR a.finish_runs
+      FROM automation_internal.automation AS a
+     WHERE a.id = $1
+       FOR SHARE SKIP LOCKED";
+
+/// May its runs go on? Stays so until this transaction ends. None while somebody is changing it.
+pub fn stays_as_it_is(automation: i32) -> Option<bool> {
+    as_engine(|| query_one(STAYS, &[automation.into()], |row| row.bool(1))).flatten()
+}

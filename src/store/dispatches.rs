@@ -29,9 +29,12 @@ pub enum Reason {
     RunTimeout,
     /// A wait was armed in a transaction that has committed meanwhile.
     Arm,
+    /// The run has waited for long: is all in order?
+    Sweep,
 }
 
-const CODES: [(Reason, u8); 11] = [
+const CODES: [(Reason, u8); 12] = [
+    (Reason::Sweep, b's'),
     (Reason::Arm, b'a'),
     (Reason::Trigger, b't'),
     (Reason::Manual, b'm'),
@@ -289,4 +292,26 @@ const LAST_ID: &str = "
 /// The last id drawn.
 pub fn last_id() -> i64 {
     as_engine(|| query(LAST_ID, &[], |row| row.int8(1))).into_iter().flatten().next().unwrap_or_default()
+}
+
+const IS_QUEUED: &str = "
+    SELECT EXISTS (SELECT
+                     FROM automation_internal.dispatch AS d
+                    WHERE d.owner = $1
+                      AND d.run_id = $2
+                      AND d.reason <> 's')";
+
+/// Is a run to be woken, other than by the sweep?
+pub fn is_queued(owner: pg_sys::Oid, run: i64) -> bool {
+    as_engine(|| query(IS_QUEUED, &[owner.into(), run.into()], |row| row.bool(1)))
+        .into_iter()
+        .flatten()
+        .any(|found| found)
+}
+
+const IS_LONG: &str = "SELECT FROM automation_internal.dispatch AS d OFFSET 1000 LIMIT 1";
+
+/// Is so much queued that what is not urgent should wait?
+pub fn is_long() -> bool {
+    as_engine(|| execute(IS_LONG, &[])) > 0
 }

@@ -3,6 +3,7 @@ use pgrx::pg_sys;
 use serde::{Deserialize, Serialize};
 
 use super::events::Event;
+use super::wakes::Waiter;
 use crate::pg::append::{append_plain, varlena};
 use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
@@ -224,4 +225,43 @@ pub fn frozen(automation: i32) -> Vec<(i64, pg_sys::Oid, i32, i32)> {
     .into_iter()
     .flatten()
     .collect()
+}
+
+pub const SLICE: &str = "
+    SELECT r.id, r.owner, r.automation_id, r.version_id
+      FROM automation_internal.run AS r
+     WHERE r.id > $1
+       AND r.status = 'waiting'
+       AND r.started_at < $2
+     ORDER BY r.id
+     LIMIT $3";
+
+/// Runs that wait, in the order of their numbers.
+pub fn slice(after: i64, limit: i64, begun_before: Micros) -> Vec<Waiter> {
+    as_engine(|| {
+        query(SLICE, &[after.into(), Arg::timestamp(begun_before), limit.into()], |row| {
+            Some(Waiter {
+                run_id: row.int8(1)?,
+                wait_no: 0,
+                owner: row.oid(2)?,
+                automation_id: row.int4(3)?,
+                version_id: row.int4(4)?,
+            })
+        })
+    })
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+const ORPHANED: &str = "
+    SELECT r.id
+      FROM automation_internal.automation AS a
+      JOIN automation_internal.run AS r ON r.automation_id = a.id
+     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_authid AS o WHERE o.oid = a.owner AND o.rolname = a.owner_name)
+     LIMIT 1000";
+
+/// Runs that wait for an owner who is gone.
+pub fn orphaned() -> Vec<i64> {
+    as_engine(|| query(ORPHANED, &[], |row| row.int8(1))).into_iter().flatten().collect()
 }

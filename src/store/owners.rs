@@ -67,6 +67,7 @@ const CANCEL: &str = "
     WITH gone AS (
         DELETE FROM automation_internal.dispatch AS d
          WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_authid AS r WHERE r.oid = d.owner)
+           AND d.reason IN ('t', 'm')
      RETURNING d.*)
     INSERT INTO automation_internal.run_history
            (id, event_id, event_at, started_at, ended_at, owner, automation_id, version_id, trigger_no, attempt, depth,
@@ -75,9 +76,15 @@ const CANCEL: &str = "
            g.trigger_no, g.attempt, 0, 'cancelled', 'owner_dropped'
       FROM gone AS g";
 
+const FORGET_WAKES: &str = "
+    DELETE FROM automation_internal.dispatch AS d
+     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_authid AS r WHERE r.oid = d.owner)
+       AND d.reason NOT IN ('t', 'm')
+ RETURNING d.run_id";
+
 /// Pauses the automations of roles that are gone (a new role of the same name is not the same owner, and neither is one
-/// that was renamed) and cancels what they had queued.
-pub fn retire_dropped() {
+/// that was renamed) and cancels what they had queued. Returns the runs of such roles that were to be woken.
+pub fn retire_dropped() -> Vec<i64> {
     let retired = as_engine(|| query(RETIRE, &[], |row| row.int4(1)));
     if !retired.is_empty() {
         super::automations::note_change();
@@ -90,5 +97,8 @@ pub fn retire_dropped() {
             ..Default::default()
         });
     }
-    as_engine(|| crate::pg::engine_sql::execute(CANCEL, &[]));
+    as_engine(|| {
+        crate::pg::engine_sql::execute(CANCEL, &[]);
+        query(FORGET_WAKES, &[], |row| row.int8(1)).into_iter().flatten().collect()
+    })
 }

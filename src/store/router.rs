@@ -167,19 +167,37 @@ pub struct Late<'a> {
     pub below: u64,
 }
 
-/// Most events of which a wait is asked whether it was for one of them.
-const MOST_MISSED: i64 = 10_000;
+/// How many events are read at a time of those that a wait may have missed.
+const PAGE: i64 = 10_000;
 
 /// What has been committed since a moment in the log: by transactions that were open then, the one that took it among
-/// them, and by younger ones.
-pub fn events_since_seen(snapshot: &Snapshot, xid: u64) -> Vec<Event> {
+/// them, and by younger ones. One page of it, in the order of ids from `above` on, and whether there may be more.
+pub fn events_since_seen(snapshot: &Snapshot, xid: u64, above: i64) -> (Vec<Event>, bool) {
     crate::pg::identity::as_engine(|| {
         let mut listed = snapshot.in_progress.clone();
         listed.push(xid);
         listed.retain(|xid| *xid != 0);
         let late = Late { listed: &listed, from: snapshot.xmax, below: u64::MAX };
-        LogScan::open().map(|mut log| events_of(&mut log, &late, 0, i64::MAX, MOST_MISSED)).unwrap_or_default()
+        let Some(mut log) = LogScan::open() else { return (Vec::new(), false) };
+        let found = events_of(&mut log, &late, above, i64::MAX, PAGE);
+        let more = found.len() as i64 >= PAGE;
+        (found, more)
     })
+}
+
+pub const NEWEST: &str = "
+    SELECT e.id, e.xid, e.occurred_at, e.cause_run, e.relation, e.role, e.depth, e.op, e.truncated, e.kind,
+           e.entity_id, e.topic, e.tenant, e.actor, e.changed, e.prev, e.next, e.payload
+      FROM automation_internal.event AS e
+     ORDER BY e.id DESC
+     LIMIT 1000";
+
+/// The end of the log, in order.
+pub fn newest_events() -> Vec<Event> {
+    let rows = crate::pg::identity::as_engine(|| query(NEWEST, &[], |row| Event::read(row, 1)));
+    let mut events: Vec<Event> = rows.into_iter().flatten().collect();
+    events.reverse();
+    events
 }
 
 const AFTER: &str = "

@@ -29,9 +29,36 @@ const TAKE: &str = "
                       FOR UPDATE SKIP LOCKED)
  RETURNING s.payload";
 
-/// Takes the oldest signal that a run of this owner may have. None if there is none, or others are just taking it.
-pub fn take(name: &str, key: Option<&str>, owner: pg_sys::Oid) -> Option<String> {
-    as_engine(|| query_one(TAKE, &[name.into(), key.into(), owner.into()], |row| row.text(1))).flatten()
+const IS_THERE: &str = "
+    SELECT EXISTS (SELECT
+                     FROM automation_internal.signal AS k
+                    WHERE k.name = $1
+                      AND (k.key = $2 OR k.key IS NULL OR $2 IS NULL)
+                      AND EXISTS (SELECT FROM pg_catalog.pg_roles AS r
+                                   WHERE r.oid = k.sender AND pg_catalog.pg_has_role(r.oid, $3, 'USAGE')))";
+
+/// What became of an attempt to take a signal.
+pub enum Taken {
+    Payload(String),
+    /// There is one, but somebody is just taking it: it may come back.
+    InOtherHands,
+    Nothing,
+}
+
+/// Takes the oldest signal that a run of this owner may have.
+pub fn take(name: &str, key: Option<&str>, owner: pg_sys::Oid) -> Taken {
+    let args = [name.into(), key.into(), owner.into()];
+    as_engine(|| match query_one(TAKE, &args, |row| row.text(1)).flatten() {
+        Some(payload) => Taken::Payload(payload),
+        None if is_there(name, key, owner) => Taken::InOtherHands,
+        None => Taken::Nothing,
+    })
+}
+
+/// Is there a signal that a run of this owner may have?
+pub fn is_there(name: &str, key: Option<&str>, owner: pg_sys::Oid) -> bool {
+    let args = [name.into(), key.into(), owner.into()];
+    as_engine(|| query_one(IS_THERE, &args, |row| row.bool(1))).flatten().unwrap_or_default()
 }
 
 const PRUNE: &str = "

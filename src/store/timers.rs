@@ -1,4 +1,6 @@
 //! Deadlines.
+use std::collections::HashSet;
+
 use pgrx::pg_sys;
 
 use super::wakes::Waiter;
@@ -8,7 +10,7 @@ use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity::as_engine;
 
 /// What a timer is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TimerKind {
     /// A delay, a try or a timeout is over.
     Due,
@@ -135,6 +137,19 @@ fn read(row: &Row<'_>) -> Option<Timer> {
         },
         kind: row.char(7).and_then(TimerKind::from_code)?,
     })
+}
+
+const OF_RUN: &str = "
+    SELECT t.wait_no, t.reason
+      FROM automation_internal.timer AS t
+     WHERE t.run_id = $1";
+
+/// The timers of a run: (wait, what for).
+pub fn of_run(run: i64) -> HashSet<(i32, TimerKind)> {
+    as_engine(|| query(OF_RUN, &[run.into()], |row| row.int4(1).zip(row.char(2).and_then(TimerKind::from_code))))
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 const NEXT: &str = "

@@ -1,4 +1,6 @@
 //! The wake-index: which changes, events, signals and ends of runs may end a wait.
+use std::collections::HashSet;
+
 use pgrx::pg_sys;
 
 use crate::pg::append::{append_plain, varlena};
@@ -92,6 +94,13 @@ pub fn delete(waits: &[(i64, i32)]) {
     if !runs.is_empty() {
         as_engine(|| execute(DELETE, &[Arg::int8s(&runs), Arg::int8s(&numbers)]));
     }
+}
+
+const OF_RUN: &str = "SELECT w.wait_no FROM automation_internal.wake_index AS w WHERE w.run_id = $1";
+
+/// The waits of a run that have rows in the index.
+pub fn of_run(run: i64) -> HashSet<i32> {
+    as_engine(|| query(OF_RUN, &[run.into()], |row| row.int4(1))).into_iter().flatten().collect()
 }
 
 /// What to look for.

@@ -17,6 +17,8 @@ use crate::{gucs, janitor, store};
 
 /// How often a missed hint is looked for.
 const HEARTBEAT: Duration = Duration::from_secs(1);
+/// How soon to look again at a timer that somebody has locked, in microseconds.
+const HELD_TIMER: i64 = 500_000;
 /// How soon to try again while another session holds the cursor.
 const CONTENDED: Duration = Duration::from_millis(20);
 
@@ -51,6 +53,7 @@ pub extern "C-unwind" fn automation_conductor_main(argument: pg_sys::Datum) {
         // A routed batch that a crash loses is routed again; the executor's own commit flushes what it built on.
         settings::set_session(c"synchronous_commit", c"off");
         settings::set_session(c"search_path", c"pg_catalog, pg_temp");
+        settings::set_session(c"default_transaction_isolation", c"read committed");
         names::extension_installed() && janitor::version_matches()
     });
     match ready {
@@ -83,6 +86,8 @@ struct Conductor {
     failures: u32,
     /// When the next timer is due; 0 if that has to be looked up.
     next_timer: i64,
+    /// The run up to which the sweep has come.
+    swept_to: i64,
 }
 
 /// What to do after a turn.
@@ -107,6 +112,7 @@ impl Conductor {
             nap: 0,
             failures: 0,
             next_timer: 0,
+            swept_to: 0,
         }
     }
 
@@ -157,7 +163,8 @@ impl Conductor {
             self.next_timer = self.next_timer.min(hint);
         }
         let due = self.next_timer <= now;
-        if !hinted && !moved && !due {
+        let queued = self.slot.work_queued.swap(false, Ordering::AcqRel);
+        if !hinted && !moved && !due && !queued {
             self.slot.next_timer.store(self.next_timer, Ordering::Release);
             if heartbeat {
                 registration::report_statistics();
@@ -166,7 +173,13 @@ impl Conductor {
             return Next::Wait(pool_wait.map_or(HEARTBEAT, |wait| wait.min(HEARTBEAT)).min(self.until_timer(now)));
         }
         self.completed = shmem::completed_transactions();
-        let outcome = in_transaction(|| self.look(hinted || due, moved || due, now));
+        let outcome = in_transaction(|| {
+            // A hint may have been lost; without one, work that others have queued is looked for as well.
+            if queued || (moved && !hinted) {
+                self.serve_everybody(now);
+            }
+            self.look(hinted || due, moved || due, now)
+        });
         self.looked_at = clock::now();
         self.nap = match &outcome {
             Ok(Look::Routed { more: false, dispatches, events, .. }) => next_nap(self.nap, *events, *dispatches),
@@ -218,12 +231,12 @@ impl Conductor {
         }
         if self.slot.careful_below.load(Ordering::Acquire) == 0 {
             self.slot.careful_below.store(store::dispatches::last_id() + 1, Ordering::Release);
-            let owners = store::dispatches::owners();
-            self.pool.work_for(&owners, usize::MAX, now);
+            self.serve_everybody(now);
         }
         if now >= self.keep_house_at {
             self.keep_house_at = now + janitor::INTERVAL;
             janitor::keep_house();
+            self.sweep(now);
         }
         if timers {
             // Also finds what a hint that was lost would have told.
@@ -238,10 +251,27 @@ impl Conductor {
             Routed::Busy => Look::Busy,
             Routed::Events { events, dispatches, more, owners } => {
                 if self.next_timer <= now {
-                    self.next_timer = store::timers::next().unwrap_or(i64::MAX);
+                    let next = store::timers::next().unwrap_or(i64::MAX);
+                    // One that was due and was not taken is in the hands of somebody who may yet give it back.
+                    self.next_timer = if next <= now && !more { now + HELD_TIMER } else { next };
                 }
                 Look::Routed { events, dispatches, more, owners }
             }
+        }
+    }
+
+    /// Wakes the executors of everybody who has work queued.
+    fn serve_everybody(&mut self, now: i64) {
+        if names::extension_installed() {
+            self.pool.work_for(&store::dispatches::owners(), usize::MAX, now);
+        }
+    }
+
+    /// Has a slice of the runs that wait looked at once more.
+    fn sweep(&mut self, now: i64) {
+        if let Some(swept) = janitor::sweep_slice(self.swept_to, now) {
+            self.pool.work_for(&swept.owners, usize::MAX, now);
+            self.swept_to = swept.last.unwrap_or(0);
         }
     }
 

@@ -8,7 +8,7 @@ use pgrx::prelude::*;
 use super::registration;
 use super::txn::{Failure, in_transaction};
 use crate::executor::{self, Claimer, Turn, Work};
-use crate::pg::{clock, innocence, names};
+use crate::pg::{clock, innocence, names, settings};
 use crate::shmem::{self, DatabaseSlot, ExecutorSlot, shared};
 use crate::{failpoint::failpoint, gucs, store};
 
@@ -66,6 +66,8 @@ pub extern "C-unwind" fn automation_executor_main(argument: pg_sys::Datum) {
             "automation_engine executor ({})",
             registration::database_name(database)
         ));
+        // What others do while we work must be seen: each statement has its own snapshot, whatever the role's default is.
+        settings::set_session(c"default_transaction_isolation", c"read committed");
     });
     let Some(home) = shared().database(database).filter(|_| named.is_ok()) else { registration::exit(1) };
     // A batch of one until it is known that runs are quick: a slow one would hold up whatever shares its batch.
@@ -194,7 +196,8 @@ impl Executor {
         let limit = if matches!(work, Work::Only(_)) { 1 } else { self.limit };
         let claimer = &mut self.claimer;
         let outcome = in_transaction(|| {
-            names::extension_installed().then(|| {
+            // Nor for an owner who is gone: a session outlives its role.
+            (names::extension_installed() && names::role_name(claimer.owner).is_some()).then(|| {
                 if matches!(work, Work::Only(_)) {
                     durably();
                 }
@@ -205,7 +208,11 @@ impl Executor {
         });
         failpoint("after_commit");
         match outcome {
-            Ok(None) => registration::exit(0),
+            Ok(None) => {
+                // Nothing was in hand.
+                self.slot.busy_since.store(0, Ordering::Release);
+                registration::exit(0)
+            }
             Ok(Some(turn)) => {
                 self.claimer.committed();
                 self.failures = 0;

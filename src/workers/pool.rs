@@ -8,10 +8,10 @@ use pgrx::pg_sys;
 
 use super::registration::{self, Handle, Process};
 use super::txn::in_transaction;
-use crate::gucs;
 use crate::pg::clock;
 use crate::shmem::{ExecutorSlot, shared};
 use crate::store::{dispatches, owners};
+use crate::{gucs, janitor};
 
 /// How long all executors of an owner may be busy before it gets another.
 const PATIENCE: i64 = 20_000;
@@ -147,7 +147,7 @@ impl Pool {
         if let Some(refusal) = refusal {
             let logged = in_transaction(|| {
                 owners::log_refusal(oid, &refusal);
-                owners::retire_dropped();
+                janitor::retire_dropped_owners();
             });
             if let Err(failure) = logged {
                 pgrx::warning!("automation_engine conductor: {}", failure.error().message);

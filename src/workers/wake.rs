@@ -14,6 +14,8 @@ thread_local! {
     static REGISTERED: Cell<bool> = const { Cell::new(false) };
     static CAPTURED: Cell<bool> = const { Cell::new(false) };
     static CLAIMED: Cell<bool> = const { Cell::new(false) };
+    /// This transaction has queued work, and is not the conductor's, who knows anyway.
+    static QUEUED: Cell<bool> = const { Cell::new(false) };
     static LAUNCH: Cell<bool> = const { Cell::new(false) };
     /// The earliest deadline that this transaction has set.
     static TIMER: Cell<i64> = const { Cell::new(i64::MAX) };
@@ -42,6 +44,15 @@ pub fn timer_at_commit(due_at: i64) {
         register();
     }
     TIMER.set(TIMER.get().min(due_at));
+}
+
+/// Tells the conductor, when this transaction commits, that it has queued work for executors.
+pub fn work_at_commit(any: bool) {
+    // SAFETY: reads a process global.
+    let is_worker = unsafe { pg_sys::MyBackendType } == pg_sys::BackendType::B_BG_WORKER;
+    if any && !is_worker && !QUEUED.replace(true) {
+        register();
+    }
 }
 
 /// Tells the other claimers if this transaction does not keep what it claimed.
@@ -90,6 +101,11 @@ unsafe extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type,
             {
                 slot.announce_timer(due_at);
             }
+            if QUEUED.replace(false)
+                && let Some(slot) = shmem::shared().database(shmem::my_database())
+            {
+                slot.announce_work();
+            }
             if CAPTURED.replace(false)
                 && let Some(slot) = shmem::shared().database(shmem::my_database())
             {
@@ -101,6 +117,7 @@ unsafe extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type,
         }
         pg_sys::XactEvent::XACT_EVENT_ABORT | pg_sys::XactEvent::XACT_EVENT_PREPARE => {
             CAPTURED.set(false);
+            QUEUED.set(false);
             TIMER.set(i64::MAX);
             LAUNCH.set(false);
             crate::capture::forget_moved_rows();

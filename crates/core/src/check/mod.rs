@@ -146,7 +146,14 @@ impl Names {
 
     /// The names of a filter over runs: the run alone.
     pub fn of_runs() -> Names {
-        Names { row: None, roots: vec!["run"], kinds: Some(Vec::new()), triggers: None, run: LISTED_RUN, place: "filter over runs" }
+        Names {
+            row: None,
+            roots: vec!["run"],
+            kinds: Some(Vec::new()),
+            triggers: None,
+            run: LISTED_RUN,
+            place: "filter over runs",
+        }
     }
 
     /// The names of a step: everything.

@@ -1,0 +1,46 @@
+//! The safety net: runs that have waited for long are looked at once more, a slice at a time.
+use pgrx::pg_sys;
+
+use super::{unrouted, wakes};
+use crate::pg::clock::{self, Micros};
+use crate::pg::identity::as_engine;
+use crate::store::dispatches::{self, Reason};
+use crate::store::live;
+use crate::store::router as cursor_store;
+
+/// A slice of the runs that wait.
+#[derive(Debug, Default)]
+pub struct Swept {
+    /// How many are going to be looked at.
+    pub runs: usize,
+    /// Whose they are.
+    pub owners: Vec<pg_sys::Oid>,
+    /// The last of them; None if there are no more.
+    pub last: Option<i64>,
+}
+
+/// Queues a look at up to `limit` runs with numbers above `after` that began before a point in time.
+pub fn sweep(after: i64, limit: i64, begun_before: Micros) -> Swept {
+    as_engine(|| {
+        // Only whoever has the cursor adds to the queue.
+        cursor_store::wait_for_cursor();
+        let found = live::slice(after, limit, begun_before);
+        let now = clock::now();
+        let queued: Vec<_> = found.iter().map(|waiter| wakes::dispatch(*waiter, Reason::Sweep, None, now)).collect();
+        if !queued.is_empty() {
+            dispatches::insert(&queued);
+            crate::workers::wake::work_at_commit(true);
+        }
+        let mut owners: Vec<pg_sys::Oid> = found.iter().map(|waiter| waiter.owner).collect();
+        owners.sort_unstable_by_key(|owner| owner.to_u32());
+        owners.dedup();
+        let last = found.last().map(|waiter| waiter.run_id).filter(|_| found.len() as i64 == limit);
+        Swept { runs: found.len(), owners, last }
+    })
+}
+
+/// Is something in the log that will wake this wait, but is not routed yet? Also true if that cannot be said.
+pub fn is_on_its_way(run: i64, wait_no: i32) -> bool {
+    let Some(events) = unrouted() else { return true };
+    as_engine(|| wakes::waiters(&events).iter().any(|(w, ..)| w.run_id == run && w.wait_no == wait_no))
+}

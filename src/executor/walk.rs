@@ -129,7 +129,7 @@ impl Walk<'_> {
             let step = &version.program.steps[place];
             let outcome = match &step.action {
                 Action::Run { automation, args } => {
-                    self.start_run(machine, thread, automation, args, world).map(|run| Done::Waits(run))
+                    self.start_run(machine, thread, automation, args, world).map(Done::Waits)
                 }
                 _ => {
                     let scope = machine.scope(thread, world);

@@ -4,7 +4,7 @@
 -- A test provides what it expects and what happened:
 --   expected_effect (automation, account, version, change)            one row per committed change and automation
 --   effect (seq, automation, account, version, change, run, by_role)  written by the steps, seq in order of writing
--- The names I1 to I8 are those of the project's test plan. I4 and I7 come with durable waits and deliveries.
+-- The names I1 to I10 are those of the project's test plan. I7 comes with deliveries.
 
 -- I1 every expected effect is there
 SELECT automation, account, version, change FROM expected_effect
@@ -43,7 +43,7 @@ SELECT c.*, s.last_value
 -- I3 every queued dispatch has its event, its automation and its version
 SELECT d.owner, d.id, d.event_id, d.automation_id, d.version_id
   FROM automation_internal.dispatch AS d
- WHERE NOT EXISTS (SELECT FROM automation_internal.event AS e WHERE e.id = d.event_id)
+ WHERE d.event_id IS NOT NULL AND NOT EXISTS (SELECT FROM automation_internal.event AS e WHERE e.id = d.event_id)
     OR NOT EXISTS (SELECT FROM automation_internal.automation AS a WHERE a.id = d.automation_id AND a.owner = d.owner)
     OR NOT EXISTS (SELECT FROM automation_internal.automation_version AS v
                     WHERE v.id = d.version_id AND v.automation_id = d.automation_id);
@@ -51,7 +51,49 @@ SELECT d.owner, d.id, d.event_id, d.automation_id, d.version_id
 -- I3 no run is both queued and ended
 SELECT d.id, d.run_id, h.status, h.ended_at
   FROM automation_internal.dispatch AS d
-  JOIN automation_internal.run_history AS h ON h.id = d.run_id;
+  JOIN automation_internal.run_history AS h ON h.id = d.run_id
+ WHERE d.event_id IS NOT NULL;
+
+-- I3 no run both waits and has ended, or waits to be started
+SELECT r.id, h.status, d.id
+  FROM automation_internal.run AS r
+  LEFT JOIN automation_internal.run_history AS h ON h.id = r.id
+  LEFT JOIN automation_internal.dispatch AS d ON d.run_id = r.id AND d.event_id IS NOT NULL
+ WHERE h.id IS NOT NULL OR d.id IS NOT NULL;
+
+-- I3 every run that waits has a reason to move
+SELECT r.id, r.status, r.waits
+  FROM automation_internal.run AS r
+ WHERE r.status = 'waiting'
+   AND NOT EXISTS (SELECT FROM automation_internal.dispatch AS d WHERE d.run_id = r.id)
+   AND (json_array_length(r.waits) = 0
+        OR EXISTS (SELECT FROM json_array_elements(r.waits) AS w
+                    WHERE NOT EXISTS (SELECT FROM automation_internal.timer AS t
+                                       WHERE t.run_id = r.id AND t.wait_no = (w ->> 'no')::int)
+                      AND NOT EXISTS (SELECT FROM automation_internal.wake_index AS i
+                                       WHERE i.run_id = r.id AND i.wait_no = (w ->> 'no')::int)));
+
+-- I4 every wait with a deadline has its timer, and every one that depends on something its place in the wake-index
+SELECT r.id, w
+  FROM automation_internal.run AS r
+ CROSS JOIN json_array_elements(r.waits) AS w
+ WHERE NOT EXISTS (SELECT FROM automation_internal.dispatch AS d WHERE d.run_id = r.id)
+   AND (w ->> 'due' IS NOT NULL
+        AND NOT EXISTS (SELECT FROM automation_internal.timer AS t
+                         WHERE t.run_id = r.id AND t.wait_no = (w ->> 'no')::int AND t.reason = 'd')
+     OR (w ->> 'kind' IN ('wait_for_event', 'wait_signal') OR json_array_length(w -> 'refs') > 0)
+        AND NOT EXISTS (SELECT FROM automation_internal.wake_index AS i
+                         WHERE i.run_id = r.id AND i.wait_no = (w ->> 'no')::int));
+
+-- I4 no timer and no row of the wake-index is left of a wait that is over
+SELECT x.what, x.run_id, x.wait_no
+  FROM (SELECT 'wake_index' AS what, i.run_id, i.wait_no FROM automation_internal.wake_index AS i
+         UNION ALL
+        SELECT 'timer', t.run_id, t.wait_no FROM automation_internal.timer AS t) AS x
+ WHERE NOT EXISTS (SELECT FROM automation_internal.run AS r
+                    WHERE r.id = x.run_id
+                      AND (x.wait_no = 0
+                           OR EXISTS (SELECT FROM json_array_elements(r.waits) AS w WHERE (w ->> 'no')::int = x.wait_no)));
 
 -- I5 no run ended twice
 SELECT h.id, count(*), array_agg(h.event_id) AS events, array_agg(h.status) AS statuses
@@ -93,3 +135,6 @@ SELECT e.automation, e.seq, e.by_role, a.owner_name
   FROM effect AS e
   LEFT JOIN automation_internal.automation AS a ON a.name = e.automation AND a.status <> 'dropped'
  WHERE e.by_role IS DISTINCT FROM a.owner_name;
+
+-- I10 nothing had to be rescued by the sweep
+SELECT l.id, l.run_id, l.message FROM automation_internal.log AS l WHERE l.code = 'rescued_wakeup';

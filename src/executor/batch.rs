@@ -130,6 +130,8 @@ pub enum Work {
 }
 
 /// What came of one dispatch.
+// Nearly all of them end: a box for each would cost more than the room it saves.
+#[allow(clippy::large_enum_variant)]
 pub enum Outcome {
     /// The run has ended.
     Ended(EndedRun),

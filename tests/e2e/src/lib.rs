@@ -11,6 +11,7 @@ mod background;
 mod cluster;
 mod database;
 pub mod invariants;
+pub mod patience;
 mod process;
 mod shop;
 

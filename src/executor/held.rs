@@ -2,7 +2,7 @@
 use automation_core::value::Timestamp;
 
 use crate::capture;
-use crate::pg::clock::Micros;
+use crate::pg::clock::{self, Micros};
 use crate::router;
 use crate::scope::instant;
 use crate::store::field_changes;
@@ -29,7 +29,7 @@ fn followed(kind: &str, id: &str, field: &str) -> Option<Micros> {
             event.kind.as_deref() == Some(kind) && event.entity_id.as_deref().is_none_or(|known| known == id)
         })
         .filter(|event| router::changed(event, field))
-        .map(|event| event.occurred_at)
+        .map(|event| clock::as_seen(event.occurred_at))
         .max();
     let noted = field_changes::changed_at(kind, field, id)?;
     Some(newest.map_or(noted, |newest| newest.max(noted)))

@@ -24,6 +24,11 @@ pub fn engine_now() -> Micros {
     set_clock().unwrap_or_else(now)
 }
 
+/// When something that was recorded at `at` has happened, for a session that has a clock of its own: now.
+pub fn as_seen(at: Micros) -> Micros {
+    set_clock().unwrap_or(at)
+}
+
 /// The time that set_clock() has set in this session.
 pub fn set_clock() -> Option<Micros> {
     // SAFETY: reads a process global.

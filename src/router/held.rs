@@ -34,7 +34,7 @@ impl HeldFields {
         let pairs = self.0.iter().flat_map(|(kind, fields)| fields.iter().map(move |field| (kind, field)));
         let (kinds, fields): (Vec<&str>, Vec<&str>) =
             pairs.map(|(kind, field)| (kind.as_str(), field.as_str())).unzip();
-        field_changes::follow(&kinds, &fields, clock::now());
+        field_changes::follow(&kinds, &fields, clock::engine_now());
     }
 
     /// Notes what a batch of events changed, in the order of the events.
@@ -47,13 +47,14 @@ impl HeldFields {
             let Some((kind, fields)) = event.kind.as_deref().and_then(|kind| self.0.get_key_value(kind)) else {
                 continue;
             };
+            let happened = clock::as_seen(event.occurred_at);
             if event.op == Op::Truncated {
-                field_changes::all_changed(kind, event.occurred_at);
+                field_changes::all_changed(kind, happened);
             }
             let Some(entity) = event.entity_id.as_deref() else { continue };
             for field in fields.iter().filter(|field| changed(event, field)) {
-                let at = changes.entry((kind, field, entity)).or_insert(event.occurred_at);
-                *at = (*at).max(event.occurred_at);
+                let at = changes.entry((kind, field, entity)).or_insert(happened);
+                *at = (*at).max(happened);
             }
         }
         if !changes.is_empty() {

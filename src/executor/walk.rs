@@ -135,7 +135,7 @@ impl Walk<'_> {
             let wall = clock::now();
             let outcome = match &step.action {
                 Action::Run { automation, args } => {
-                    self.start_run(machine, thread, automation, args, world).map(|run| Done::Waits(run))
+                    self.start_run(machine, thread, automation, args, world).map(Done::Waits)
                 }
                 _ => {
                     let scope = machine.scope(thread, world);

@@ -1,4 +1,7 @@
 //! Putting a run away: its row, what can wake it, and when it is due.
+use std::cell::RefCell;
+use std::collections::HashSet;
+
 use automation_core::machine::{Machine, State, Wait, WaitFor};
 use automation_core::program::Action;
 use automation_core::topic;
@@ -135,9 +138,27 @@ pub fn look_later(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, reason: Rea
     }
 }
 
-/// Tells what is wrong with the condition of a wait.
+/// How many waits whose condition could not be evaluated this process remembers.
+const MOST_WARNED: usize = 10_000;
+
+thread_local! {
+    /// Runs and steps of which it was told: a wait may be looked at very often.
+    static WARNED: RefCell<HashSet<(i64, usize)>> = RefCell::new(HashSet::new());
+}
+
+/// Tells what is wrong with the condition of a wait, once.
 pub fn warn(run: &LiveRun, machine: &mut Machine<'_>) {
     for (step, message) in machine.take_warnings() {
+        let told = WARNED.with(|warned| {
+            let mut warned = warned.borrow_mut();
+            if warned.len() >= MOST_WARNED {
+                warned.clear();
+            }
+            !warned.insert((run.id, step))
+        });
+        if told {
+            continue;
+        }
         let id = &machine.program().steps[step].id;
         log::warning(&Entry {
             code: "wait_condition_error",

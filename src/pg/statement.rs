@@ -137,7 +137,7 @@ unsafe fn refusal(plan: pg_sys::SPIPlanPtr, sql: &str) -> Option<PgError> {
         let (code, at) = unsafe {
             let node = (*tree).stmt;
             let code = match (*node).type_ {
-                pg_sys::NodeTag::T_TransactionStmt => pg_sys::SPI_ERROR_TRANSACTION,
+                // COMMIT and the like are left to the run that tries them: inside DO or CALL they cannot be seen either.
                 pg_sys::NodeTag::T_CopyStmt if (*node.cast::<pg_sys::CopyStmt>()).filename.is_null() => {
                     pg_sys::SPI_ERROR_COPY
                 }

@@ -108,7 +108,7 @@ fn keys_of(event: &Event, patterns: &[String]) -> Vec<Key> {
     keys
 }
 
-/// An order to move runs: skip_step(), or an automation that is active again.
+/// An order to move runs: skip_step(), an automation that is active again, a kind that is watched again.
 fn moved(event: &Event, now: Micros) -> Vec<NewDispatch> {
     let order: serde_json::Value =
         event.next.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
@@ -121,6 +121,12 @@ fn moved(event: &Event, now: Micros) -> Vec<NewDispatch> {
                 dispatch(waiter, Reason::Thaw, None, now)
             })
             .collect(),
+        // A kind is watched again: whoever waits for any of its entities may have missed something.
+        Some("look") => {
+            let kind = order["kind"].as_str().unwrap_or_default().to_owned();
+            let found = wakes::find(&[Key { source: Source::State, kind, entity_id: None }]);
+            found.into_iter().map(|(_, waiter)| dispatch(waiter, Reason::Look, None, now)).collect()
+        }
         Some("skip") => {
             let waiter = Waiter {
                 run_id: number("run_id"),

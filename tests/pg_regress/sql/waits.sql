@@ -275,6 +275,23 @@ SELECT count(automation.signal('w-loop', jsonb_build_object('stop', i % 2 = 0, '
 SELECT automation.drain();
 SELECT told(:a);
 \i :check
+
+-- the other spelling of R003-32 is the same document
+SELECT automation.document(d.name) -> 'steps' FROM automation.define('{"name": "w-spelt", "trigger": {"on": "call"}, "steps": [{"id": "d", "do": "delay", "duration": 3, "unit": "days"}]}') AS d;
+
+-- what changed while nobody watched is seen when the table is watched again
+SELECT name FROM automation.define('w-blind', trigger => automation.on_call(), steps => ARRAY[
+    automation.wait_until($$ state.w_item['1'].n = 99 $$, id => 'w')]);
+SELECT automation.start_run('w-blind') AS a \gset
+SELECT automation.drain();
+SELECT automation.unwatch_table('item');
+UPDATE item SET n = 99 WHERE id = 1;
+SELECT automation.drain();
+SELECT status FROM automation.runs WHERE id = :a;
+SELECT automation.watch_table('item', kind => 'w_item');
+SELECT automation.drain();
+SELECT told(:a);
+\i :check
 SELECT count(*) FROM automation.stat_automations WHERE automation LIKE 'w-%' AND active <> 0;
 SELECT count(automation.drop_automation(name)) FROM automation.automations WHERE name LIKE 'w-%';
 SELECT automation.drain();

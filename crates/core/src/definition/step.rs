@@ -254,6 +254,14 @@ fn read_nested(
         if let Some(alias) = item.remove("allow_failure") {
             item.insert("continue_on_error".into(), alias);
         }
+        // `{"do": "delay", "duration": 3, "unit": "days"}` is another way to say for how long.
+        if item.get("do").is_some_and(|word| *word == "delay")
+            && item.contains_key("duration")
+            && !item.contains_key("for")
+        {
+            let length = ["duration", "unit"].map(|part| (part.to_owned(), item.remove(part).unwrap_or_default()));
+            item.insert("for".into(), Json::Object(Map::from_iter(length)));
+        }
         // What is so anyway is not written down, so that two documents that mean the same are the same.
         item.retain(|field, value| match field.as_str() {
             "continue_on_error" => *value != false,

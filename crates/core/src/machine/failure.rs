@@ -3,7 +3,7 @@
 use super::{End, Failing, Kept, Machine, Record, Thread, WaitFor};
 use crate::condition::Condition;
 use crate::expr::ExprError;
-use crate::program::{StopStatus, is_retryable};
+use crate::program::{Op, StopStatus, is_retryable};
 use crate::value::Value;
 use std::sync::Arc;
 
@@ -58,6 +58,17 @@ impl Machine<'_> {
             })
             .collect();
         self.records.extend(waiting);
+        // What was to come next does not: it has failed.
+        let next: Vec<usize> = (0..self.state.threads.len())
+            .filter(|place| self.state.threads[*place].wait.is_none())
+            .filter_map(|place| match self.program.code.get(self.state.threads[place].pc) {
+                Some(Op::Act(step) | Op::Begin { step, .. }) => Some(*step),
+                _ => None,
+            })
+            .collect();
+        for step in next {
+            self.record(step, "failed", None, Some(error.clone()));
+        }
         if status == StopStatus::Failed {
             self.run_failed(reason, None, error);
         } else {

@@ -9,8 +9,10 @@ use crate::define::{self, Defined};
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::pg::identity;
 use crate::pg::jsonb::Jsonb;
+use crate::pg::snapshot;
 use crate::store::automations::{self, Automation};
 use crate::store::events::{NewEvent, Op, append_event};
+use crate::store::live;
 use crate::store::log;
 
 fn row(defined: Defined) -> (String, i32, String, Vec<String>) {
@@ -241,6 +243,10 @@ fn try_transition(name: &str, to: Status) -> Result<&'static str, Refusal> {
 
 /// What on_pause => 'freeze' has stopped goes on.
 fn thaw(automation_id: i32) {
+    // Whoever froze a run held the automation's row, so all are to be seen by now, unless this transaction looks back.
+    if live::frozen(automation_id).is_empty() && !snapshot::is_fixed() {
+        return;
+    }
     let order = serde_json::json!({ "do": "thaw", "automation_id": automation_id }).to_string();
     append_event(&NewEvent { op: Some(Op::Moved), next: Some(order.as_bytes()), ..Default::default() });
 }

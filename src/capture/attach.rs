@@ -8,6 +8,7 @@ use crate::pg::engine_sql::run_ddl;
 use crate::pg::{identity, names, raw};
 use crate::store::events::{NewEvent, Op, append_event};
 use crate::store::kinds::{self, Watched};
+use crate::store::wakes;
 
 /// Sorts before every name a person gives, so that a row's change is recorded before other triggers of the table can
 /// change the row again.
@@ -84,8 +85,8 @@ pub fn watch(request: Request) -> EngineResult<String> {
         },
         identity::current_user(),
     );
-    if previous.is_none() {
-        // Runs may wait for entities of this kind from a time when it was watched before, and have missed what happened.
+    if previous.is_none() && wakes::is_awaited(&watch.kind) {
+        // Runs wait for entities of this kind since it was watched before, and may have missed what happened.
         let order = serde_json::json!({ "do": "look", "kind": watch.kind }).to_string();
         append_event(&NewEvent { op: Some(Op::Moved), next: Some(order.as_bytes()), ..Default::default() });
     }

@@ -67,6 +67,12 @@ pub fn assigned_transaction() -> u64 {
     }
 }
 
+/// Does every statement of this transaction see what the first one saw?
+pub fn is_fixed() -> bool {
+    // SAFETY: reads the current transaction's isolation level.
+    unsafe { pgrx::pg_sys::XactIsoLevel >= pgrx::pg_sys::XACT_REPEATABLE_READ as i32 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Snapshot;

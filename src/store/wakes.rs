@@ -173,6 +173,11 @@ pub fn find(keys: &[Key]) -> Vec<(usize, Waiter)> {
     found.into_iter().flatten().collect()
 }
 
+/// Does any run wait for an entity of this kind?
+pub fn is_awaited(kind: &str) -> bool {
+    any() && !find(&[Key { source: Source::State, kind: kind.to_owned(), entity_id: None }]).is_empty()
+}
+
 // From one pattern to the next along the index, however many wait for each.
 const PATTERNS: &str = "
     WITH RECURSIVE p AS (

@@ -51,7 +51,6 @@ SELECT stepped(automation.sql('SELECT $1'));
 SELECT stepped(automation.sql('SELECT * FROM {{ new.status }}'));
 SELECT stepped(automation.sql('SELECT 1; DELETE FROM orders WHERE id = {{ new.id }} AND nope'));
 SELECT stepped(automation.sql('-- nothing'));
-SELECT stepped(automation.sql('SELECT 1; COMMIT'));
 SELECT stepped(automation.sql('COPY orders TO STDOUT'));
 -- payloads, topics, channels, functions
 SELECT stepped(automation.notify('ch', '{"a": new.idd}'));

@@ -80,7 +80,7 @@ fn number(text: &str) -> Number {
 
 #[test]
 fn arithmetic_agrees_with_numeric() {
-    let rows = pairs(two_decimals(), 20_000);
+    let rows = pairs(two_decimals(), 50_000);
     let (x, y) = ("a::numeric", "b::numeric");
     let query = |op: &str| format!("SELECT trim_scale({x} {op} {y}) FROM pair ORDER BY i");
     agree(&rows, ask(&rows, &query("+")), |a, b| number(a).add(&number(b)).expect("a sum").trimmed().to_string());
@@ -105,7 +105,7 @@ fn comparison_agrees_with_numeric() {
         let padded = if a.contains('.') { a.clone() + &"0".repeat(zeros as usize) } else { a.clone() };
         (a, padded)
     });
-    let rows = pairs(prop_oneof![two_decimals(), close], 20_000);
+    let rows = pairs(prop_oneof![two_decimals(), close], 50_000);
     let query = "SELECT CASE WHEN a::numeric < b::numeric THEN 'less' WHEN a::numeric = b::numeric THEN 'equal' \
                  ELSE 'greater' END FROM pair ORDER BY i";
     agree(&rows, ask(&rows, query), |a, b| format!("{:?}", number(a).cmp(&number(b))).to_lowercase());

@@ -107,6 +107,7 @@ measure_waits() {
     before=$(elsewhere "$count")
     sleep "$idle_seconds"
     note waits_idle_transactions "$(($(elsewhere "$count") - before))"
+    note idle_seconds "$idle_seconds"
     elsewhere 'ALTER SYSTEM RESET autovacuum' 'SELECT pg_reload_conf()' >/dev/null
     # wake
     sql 'TRUNCATE bench.effect'

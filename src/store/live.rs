@@ -107,28 +107,36 @@ fn notes(waits: &[WaitNote]) -> String {
     serde_json::to_string(waits).unwrap_or_else(|_| "[]".to_owned())
 }
 
-pub const LOCK: &str = "
+/// The columns that `read` reads, and where they come from.
+macro_rules! live_runs {
+    () => {
+        "
     SELECT r.id, r.event_id, r.event_at, r.started_at, r.parent, r.owner, r.automation_id, r.version_id, r.epoch,
            r.trigger_no, r.depth, r.status, r.kind, r.entity_id, r.key, r.tenant, r.event, r.state, r.waits, r.steps,
            a.name, a.status = 'active' OR a.finish_runs
       FROM automation_internal.run AS r
-      JOIN automation_internal.automation AS a ON a.id = r.automation_id
+      JOIN automation_internal.automation AS a ON a.id = r.automation_id"
+    };
+}
+
+pub const LOCK: &str = concat!(
+    live_runs!(),
+    "
      WHERE r.id = ANY ($1)
-       FOR UPDATE OF r SKIP LOCKED";
+       FOR UPDATE OF r SKIP LOCKED"
+);
 
 /// Locks those of these runs that nobody else moves at the moment.
 pub fn lock(ids: &[i64]) -> Vec<LiveRun> {
     as_engine(|| query(LOCK, &[Arg::int8s(ids)], read)).into_iter().flatten().collect()
 }
 
-const WAIT_FOR: &str = "
-    SELECT r.id, r.event_id, r.event_at, r.started_at, r.parent, r.owner, r.automation_id, r.version_id, r.epoch,
-           r.trigger_no, r.depth, r.status, r.kind, r.entity_id, r.key, r.tenant, r.event, r.state, r.waits, r.steps,
-           a.name, a.status = 'active' OR a.finish_runs
-      FROM automation_internal.run AS r
-      JOIN automation_internal.automation AS a ON a.id = r.automation_id
+const WAIT_FOR: &str = concat!(
+    live_runs!(),
+    "
      WHERE r.id = $1
-       FOR UPDATE OF r";
+       FOR UPDATE OF r"
+);
 
 /// Locks a run, waiting for whoever moves it.
 pub fn wait_for(id: i64) -> Option<LiveRun> {

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 use automation_core::check::{self, ColumnType, KnownKind, Names, TableShape};
 use automation_core::condition::Condition;
-use automation_core::definition::{self, Document, Mode, Problem};
+use automation_core::definition::{self, Document, Problem};
 use automation_core::expr::{ExprError, ExprErrorKind};
 use automation_core::lifecycle::{Refusal, Status};
 use automation_core::program::{Action, Delay, Program, Repeat, Step, compile_parts};
@@ -56,7 +56,6 @@ fn not_yet(document: &Document, program: &Program) -> Vec<Problem> {
     for (i, trigger) in program.triggers.iter().enumerate() {
         let asks = [
             (trigger.schedule.is_some(), "on", "triggers by the clock"),
-            (trigger.window.is_some(), "window", "windows"),
             (trigger.hold_for.is_some(), "hold_for", "hold_for"),
         ];
         let asked = asks.into_iter().filter(|(asked, ..)| *asked);
@@ -64,15 +63,8 @@ fn not_yet(document: &Document, program: &Program) -> Vec<Problem> {
     }
     let limits = &program.limits;
     let asks = [
-        (limits.mode != Mode::default(), "mode", "modes"),
-        (limits.max_runs.is_some(), "max_runs", "limits of runs"),
-        (limits.max_executions.is_some(), "max_executions", "limits of executions"),
-        (limits.entity_lock, "entity_lock", "locks of entities"),
-        (limits.dedup.is_some(), "dedup", "dedup"),
         (limits.priority != 0, "priority", "priorities"),
         (document.retention.is_some(), "retention", "retention of its own"),
-        (limits.concurrency.is_some(), "concurrency", "limits of concurrency"),
-        (document.breaker.is_some(), "breaker", "breakers"),
     ];
     found.extend(asks.into_iter().filter(|(asked, ..)| *asked).map(|(_, field, what)| (field.to_owned(), what)));
     let problem = |(path, what): (String, &str)| {
@@ -454,6 +446,7 @@ fn save(
             && from != Status::Active
         {
             automations::set_status(known.id, &known.status, "active", "user", &serde_json::json!({}));
+            crate::store::gates::forget_failures(known.id);
         }
     } else if let Some((known, _)) = &previous
         && known.status != status.word()

@@ -7,7 +7,7 @@ use crate::pg::engine_sql::{execute, query_one};
 use crate::pg::identity::as_engine;
 use crate::pg::subtransaction::in_subtransaction;
 use crate::router::Swept;
-use crate::store::{dispatches, kinds, live, owners, partitions, router, signals, stats};
+use crate::store::{dispatches, gates, kinds, live, owners, partitions, router, signals, stats};
 
 /// How often, in microseconds, the house is kept while there is work at all.
 pub const INTERVAL: i64 = 60 * 1_000_000;
@@ -25,7 +25,9 @@ pub fn keep_house() {
         if stats::size() > STAT_BYTES {
             stats::fold();
         }
+        gates::fold(STAT_BYTES);
     });
+    chore("gates", || gates::prune(clock::now()));
     chore("definitions", || as_engine(|| execute(FOLD_CHANGES, &[])));
     chore("dedup keys", || as_engine(|| execute(PRUNE_DEDUP, &[])));
     chore("signals", || {

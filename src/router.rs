@@ -7,16 +7,17 @@ mod wakes;
 
 use std::collections::HashMap;
 
-use automation_core::definition::Ordering;
-use automation_core::expr::Budget;
-use automation_core::gate::Code;
+use automation_core::definition::{Mode, Ordering};
+use automation_core::expr::{Budget, Expr};
 use automation_core::gate::change::{self, Occurrence};
+use automation_core::gate::{Code, key};
 use pgrx::pg_sys;
 
 use crate::failpoint::failpoint;
 use crate::pg::append::next_id;
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity::{self, as_engine};
+use crate::pg::key_lock::hash;
 use crate::pg::log_scan::LogScan;
 use crate::scope::EventScope;
 use crate::store::dispatches::{self, NewDispatch, Reason};
@@ -29,7 +30,7 @@ use crate::{gucs, store};
 pub use definitions::compile_stored;
 use definitions::{Active, Definitions};
 pub use held::changed;
-pub use sweep::{Swept, is_on_its_way, sweep};
+pub use sweep::{Swept, has_turn_coming, is_on_its_way, sweep};
 
 /// What a turn of the router did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -316,7 +317,7 @@ impl Plan {
             run_id: run_id.unwrap_or_else(|| next_id("run_id_seq")),
             event: Some((event.id, event.occurred_at)),
             created_at: self.now,
-            ordering_key: ordering_key(active, event),
+            ordering_key: ordering_key(active, event, self.now),
             automation_id: active.automation_id,
             version_id: active.version_id,
             trigger_no,
@@ -385,6 +386,7 @@ impl Plan {
             parent: None,
             output: None,
             state: None,
+            mode_key: None,
             live: None,
             abandoned: Vec::new(),
         }
@@ -448,8 +450,18 @@ fn log_filter_error(active: &Active, event: &Event, trigger: &str, message: &str
 }
 
 /// Runs that share a key start in the order of their events.
-fn ordering_key(active: &Active, event: &Event) -> Option<i64> {
+fn ordering_key(active: &Active, event: &Event, now: Micros) -> Option<i64> {
     let id = active.automation_id.to_string();
+    let program = &active.program;
+    if program.limits.mode == Mode::Queued {
+        // First come, first served, and who comes first is decided here. A key that only an executor can work out puts
+        // all of the automation's runs into one line.
+        let scope = EventScope::new(event, now);
+        let (tenant, entity) = (event.tenant.as_deref(), event.kind.as_deref().zip(event.entity_id.as_deref()));
+        let known = program.key.as_ref().is_none_or(Expr::is_pure_event);
+        let key = known.then(|| key::run(program.key.as_ref(), &scope, &mut Budget::default(), tenant, entity));
+        return Some(hash(&[&id, "key", key.flatten().as_deref().unwrap_or_default()]));
+    }
     match active.program.ordering {
         Ordering::None => None,
         Ordering::Tenant => Some(hash(&[&id, event.tenant.as_deref().unwrap_or("")])),
@@ -458,17 +470,6 @@ fn ordering_key(active: &Active, event: &Event) -> Option<i64> {
             Some(hash(&[&id, kind, entity]))
         }
     }
-}
-
-/// FNV-1a: the same in every process and version. A collision only makes two runs wait for each other.
-fn hash(parts: &[&str]) -> i64 {
-    let mut state = 0xcbf2_9ce4_8422_2325u64;
-    for part in parts {
-        for byte in part.bytes().chain(std::iter::once(0xff)) {
-            state = (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-    state as i64
 }
 
 /// Sets the next event aside after it could not be routed again and again: it is kept as a dead letter, and routing

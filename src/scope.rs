@@ -26,6 +26,7 @@ pub struct EventScope<'a> {
     old: OnceCell<Value>,
     envelope: OnceCell<Value>,
     context: OnceCell<Value>,
+    window: OnceCell<Value>,
 }
 
 impl<'a> EventScope<'a> {
@@ -39,6 +40,7 @@ impl<'a> EventScope<'a> {
             old: OnceCell::new(),
             envelope: OnceCell::new(),
             context: OnceCell::new(),
+            window: OnceCell::new(),
         }
     }
 
@@ -149,6 +151,9 @@ impl Scope for EventScope<'_> {
             "old" | "prev" if self.has_rows() => self.old(),
             "payload" => self.payload(),
             "event" => self.envelope(),
+            "window" => self.window.get_or_init(|| {
+                self.event.window.as_deref().and_then(|text| Value::from_json(text).ok()).unwrap_or_default()
+            }),
             "ctx" => self.context.get_or_init(|| {
                 let empty = |name: &str, value: Value| (name.into(), value);
                 Value::object(vec![

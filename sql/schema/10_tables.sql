@@ -187,10 +187,10 @@ CREATE TABLE automation_internal.dispatch (
     CONSTRAINT dispatch_pkey PRIMARY KEY (owner, id),
     -- the second wall against a double start; a wake has no event of its own (its cause may wake many)
     CONSTRAINT dispatch_event_id_automation_id_trigger_no_key UNIQUE (event_id, automation_id, trigger_no),
-    CONSTRAINT dispatch_reason_check CHECK (reason IN ('t', 'm', 'w', 'd', 'e', 'g', 'r', 'k', 'z', 'x', 'a', 's')),
+    CONSTRAINT dispatch_reason_check CHECK (reason IN ('t', 'm', 'w', 'd', 'e', 'g', 'r', 'k', 'z', 'x', 'a', 's', 'q')),
     CONSTRAINT dispatch_event_id_check CHECK ((event_id IS NOT NULL) = (reason IN ('t', 'm')))
 );
-COMMENT ON TABLE automation_internal.dispatch IS 'The queue of stage 2. Only the router inserts, so the order of ids is the order of routing. Starts a run: t(rigger), m(anual). Wakes the wait wait_no of a run: w (something changed), d(ue), e(vent), g (signal), r(un ended), k (skip), z (go on after a freeze), x (the run took too long), a(rmed: look once more), s(weep: is all in order?).';
+COMMENT ON TABLE automation_internal.dispatch IS 'The queue of stage 2. Only the router inserts, so the order of ids is the order of routing. Starts a run: t(rigger), m(anual). Wakes the wait wait_no of a run: w (something changed), d(ue), e(vent), g (signal), r(un ended), k (skip), z (go on after a freeze), x (the run took too long), a(rmed: look once more), s(weep: is all in order?), q (it may be its turn).';
 CREATE SEQUENCE automation_internal.dispatch_id_seq CACHE 1;
 
 -- Column order and types are known to src/store/history.rs, which forms the tuples itself: change both together.
@@ -242,16 +242,17 @@ CREATE TABLE automation_internal.run (
     kind           text,
     entity_id      text,
     key            text,
+    mode_key       text,
     tenant         text,
     event          json        NOT NULL,
     state          json        NOT NULL,
     waits          json        NOT NULL,
     steps          json        NOT NULL,
-    CONSTRAINT run_status_check CHECK (status IN ('waiting', 'frozen'))
+    CONSTRAINT run_status_check CHECK (status IN ('waiting', 'frozen', 'queued'))
 ) WITH (fillfactor = 70);
-COMMENT ON TABLE automation_internal.run IS 'Live runs that wait. waits: what for, for people and for the wake; state: where the machine stands.';
--- serves pause, drop and cancel
-CREATE INDEX run_automation_id_idx ON automation_internal.run (automation_id);
+COMMENT ON TABLE automation_internal.run IS 'Live runs that wait, or are queued behind others with the same mode_key. waits: what for, for people and for the wake; state: where the machine stands.';
+-- serves pause, drop and cancel, and whoever looks for runs with the same key
+CREATE INDEX run_automation_id_mode_key_idx ON automation_internal.run (automation_id, mode_key);
 
 -- What can wake a run. source: s(tate of kind:entity_id), t(opic, exact, in kind), p(attern, in kind), g (signal named
 -- kind with key entity_id), r(un with number entity_id). entity_id NULL means any. Ids stand apart from kinds, so that no

@@ -70,13 +70,14 @@ SELECT r.id,
                h.attempt, h.owner, h.parent, NULL::text AS waiting_for
           FROM automation_internal.run_history AS h
         UNION ALL
-        SELECT l.id, l.automation_id, l.version_id, l.trigger_no, l.event_id, 'waiting', l.key, l.kind, l.entity_id,
+        SELECT l.id, l.automation_id, l.version_id, l.trigger_no, l.event_id,
+               CASE l.status WHEN 'queued' THEN 'pending' ELSE 'waiting' END, l.key, l.kind, l.entity_id,
                l.started_at, NULL, COALESCE(timestamptz '2000-01-01 00:00:00+00'
                 + pg_catalog.substring(pg_catalog.current_setting('automation_engine.clock', true),
                                      '^(-\d{1,17}|\d{1,18})$')::bigint * interval '1 microsecond',
                 pg_catalog.clock_timestamp()) - l.started_at,
                pg_catalog.json_array_length(l.steps), NULL, l.tenant, NULL, 0, l.owner, l.parent,
-               CASE l.status WHEN 'frozen' THEN 'the automation to be active again'
+               CASE l.status WHEN 'frozen' THEN 'the automation to be active again' WHEN 'queued' THEN 'its turn'
                     ELSE (SELECT pg_catalog.string_agg(w.value ->> 'for', '; ' ORDER BY w.ordinality)
                             FROM pg_catalog.json_array_elements(l.waits) WITH ORDINALITY AS w) END
           FROM automation_internal.run AS l
@@ -214,7 +215,8 @@ SELECT d.id,
        a.name AS automation,
        CASE d.reason WHEN 't' THEN 'trigger' WHEN 'm' THEN 'manual' WHEN 'w' THEN 'wake' WHEN 'd' THEN 'due'
                      WHEN 'e' THEN 'event' WHEN 'g' THEN 'signal' WHEN 'r' THEN 'run_ended' WHEN 'k' THEN 'skip'
-                     WHEN 'z' THEN 'thaw' WHEN 'x' THEN 'timeout' WHEN 'a' THEN 'arm' WHEN 's' THEN 'sweep' END AS reason,
+                     WHEN 'z' THEN 'thaw' WHEN 'x' THEN 'timeout' WHEN 'a' THEN 'arm' WHEN 's' THEN 'sweep'
+                     WHEN 'q' THEN 'turn' END AS reason,
        COALESCE(d.event_id, d.cause_id) AS event_id,
        d.attempt,
        d.created_at,
@@ -227,7 +229,7 @@ COMMENT ON VIEW automation.dispatches IS 'Work that is routed but not yet done.'
 COMMENT ON COLUMN automation.dispatches.id IS 'Place in the queue.';
 COMMENT ON COLUMN automation.dispatches.run_id IS 'The run it will start or move.';
 COMMENT ON COLUMN automation.dispatches.automation IS 'Of which automation.';
-COMMENT ON COLUMN automation.dispatches.reason IS 'What starts it (trigger, manual) or moves it (wake, due, event, signal, run_ended, skip, thaw, timeout, arm, sweep).';
+COMMENT ON COLUMN automation.dispatches.reason IS 'What starts it (trigger, manual) or moves it (wake, due, event, signal, run_ended, skip, thaw, timeout, arm, sweep, turn).';
 COMMENT ON COLUMN automation.dispatches.event_id IS 'The event behind it.';
 COMMENT ON COLUMN automation.dispatches.attempt IS 'How often a server crash interrupted it.';
 COMMENT ON COLUMN automation.dispatches.created_at IS 'When it was routed.';

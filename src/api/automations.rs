@@ -12,8 +12,7 @@ use crate::pg::jsonb::Jsonb;
 use crate::pg::snapshot;
 use crate::store::automations::{self, Automation};
 use crate::store::events::{NewEvent, Op, append_event};
-use crate::store::live;
-use crate::store::log;
+use crate::store::{gates, live, log};
 
 fn row(defined: Defined) -> (String, i32, String, Vec<String>) {
     (defined.name, defined.version, defined.status, defined.notices)
@@ -229,16 +228,22 @@ fn try_transition(name: &str, to: Status) -> Result<&'static str, Refusal> {
     automations::note_change();
     log::audit(action, name, &details);
     if to == Status::Active {
+        gates::forget_failures(known.id);
         thaw(known.id);
     }
-    let payload = serde_json::json!({ "automation": name, "from": from.word(), "to": to.word() }).to_string();
+    announce(action, name, from.word(), to.word());
+    Ok("transitioned")
+}
+
+/// Publishes that an automation's status has changed.
+pub fn announce(action: &str, name: &str, from: &str, to: &str) {
+    let payload = serde_json::json!({ "automation": name, "from": from, "to": to }).to_string();
     append_event(&NewEvent {
         op: Some(Op::Emitted),
         topic: Some(action),
         payload: Some(payload.as_bytes()),
         ..Default::default()
     });
-    Ok("transitioned")
 }
 
 /// What on_pause => 'freeze' has stopped goes on.
@@ -274,6 +279,7 @@ fn drop_checked(name: &str, runs: &str) -> EngineResult<()> {
             );
         }
     }
+    gates::forget(known.id);
     automations::drop(known.id);
     automations::note_change();
     log::audit("automation.dropped", name, &serde_json::json!({ "version": known.version }));

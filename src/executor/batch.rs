@@ -14,6 +14,7 @@ use crate::pg::clock::{self, Micros};
 use crate::shmem::{self, shared};
 use crate::store::dispatches::{self, Dispatch, Reason};
 use crate::store::events::{self, Event};
+use crate::store::gates::Refused;
 use crate::store::history::{EndedRun, Ending};
 use crate::store::live::{self, LiveRun};
 use crate::store::log::{self, Entry};
@@ -49,6 +50,16 @@ pub struct Claimer {
     pub unsettled: HashSet<(i64, i32)>,
     /// Wake-ups that only the sweep found, in the transaction under way.
     pub rescued: i64,
+    /// Keys of automations about which a run of the batch has decided something: (automation, key).
+    pub touched: HashSet<(i32, String)>,
+    /// How many runs have started in the batch, by the same.
+    pub entered: HashMap<(i32, String), usize>,
+    /// Limits under which the transaction has a place.
+    pub places: HashSet<i64>,
+    /// Automations that were paused because they are executed too often.
+    pub paused: HashSet<i32>,
+    /// What gates have refused without a run to show for it.
+    pub refused: HashMap<Refused, i64>,
 }
 
 impl Claimer {
@@ -66,6 +77,11 @@ impl Claimer {
             armed: Vec::new(),
             unsettled: HashSet::new(),
             rescued: 0,
+            touched: HashSet::new(),
+            entered: HashMap::new(),
+            places: HashSet::new(),
+            paused: HashSet::new(),
+            refused: HashMap::new(),
         }
     }
 
@@ -77,6 +93,16 @@ impl Claimer {
             self.floor = 0;
         }
         self.next_floor = self.floor;
+    }
+
+    /// A batch begins: nothing is in hand yet.
+    fn begin(&mut self) {
+        self.unsettled.clear();
+        self.touched.clear();
+        self.entered.clear();
+        self.places.clear();
+        self.paused.clear();
+        self.refused.clear();
     }
 
     /// Remembers how far this process has claimed, for whoever comes after it should it die.
@@ -147,7 +173,7 @@ const WINDOWS: usize = 20;
 /// Claims dispatches and runs them.
 pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
     claimer.refresh();
-    claimer.unsettled.clear();
+    claimer.begin();
     let mut batch = Batch { floor: claimer.floor, ..Default::default() };
     for _ in 0..WINDOWS {
         let (claimed, limit) = match work {
@@ -178,7 +204,7 @@ pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
 /// cannot be looked at now keeps its timer, and the conductor sees to it.
 pub fn look_at_armed(claimer: &mut Claimer, armed: &[(i64, i32)]) -> Turn {
     let mut batch = Batch::default();
-    claimer.unsettled.clear();
+    claimer.begin();
     claimer.shares = claimer.is_worker && armed.len() > 1;
     let mut nudges: HashMap<i64, Vec<Nudge>> = HashMap::new();
     for (run, wait_no) in armed {

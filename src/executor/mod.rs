@@ -2,6 +2,8 @@
 //! as the owner; `automation.dispatch()` calls it for each owner the caller may act for.
 mod batch;
 mod bind;
+mod breaker;
+mod gates;
 mod held;
 mod resume;
 mod run;

@@ -8,6 +8,7 @@ use automation_core::topic;
 use automation_core::value::Value;
 
 use super::batch::{Claimer, Outcome};
+use super::gates::{self, Class};
 use super::run::{enter, error_json};
 use super::scope::RunScope;
 use super::suspend;
@@ -53,6 +54,7 @@ pub fn of_live(live: &LiveRun) -> Run {
         kind: live.kind.clone(),
         entity_id: live.entity_id.clone(),
         key: live.key.clone(),
+        mode_key: live.mode_key.clone(),
         tenant: live.tenant.clone(),
     }
 }
@@ -65,7 +67,7 @@ pub fn conclude(machine: &mut Machine<'_>, mut ended: EndedRun) -> Outcome {
 
 /// Moves a run if one of the nudges is what it waits for.
 pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome {
-    let run = of_live(&live);
+    let mut run = of_live(&live);
     let version = match versions::get(run.version_id) {
         Ok(version) => version,
         Err(problem) => {
@@ -90,6 +92,24 @@ pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome
             }
         }
     }
+    let program = &version.program;
+    let its_turn = live.queued && gates::is_its_turn(&live);
+    if live.queued && !(its_turn && sweep::may_call(claimer, &live, nudges)) {
+        return Outcome::Stays;
+    }
+    let class = if live.trigger_no < 0 { Class::Schedule } else { Class::Event };
+    if !(gates::may_move(claimer, &live, program)
+        && gates::lock_entity(&run, program)
+        && gates::admit(claimer, &run, program, class))
+    {
+        claimer.unsettled.extend(nudges.iter().map(|nudge| (run.id, nudge.wait_no)));
+        return Outcome::Stays;
+    }
+    if its_turn {
+        live.queued = false;
+        live.started_at = clock::engine_now();
+        run.started_at = live.started_at;
+    }
     let _context = enter(&run);
     let event = live.event.clone();
     identity::as_role(run.owner, || {
@@ -98,9 +118,9 @@ pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome
         let steps = live.steps.strip_suffix(']').unwrap_or_default();
         let steps = if steps == "[" { String::new() } else { steps.to_owned() };
         let mut walk = Walk { claimer, run: &run, version: version.clone(), steps };
-        let mut moved = false;
+        let mut moved = its_turn;
         let mut again = Vec::new();
-        for nudge in nudges {
+        for nudge in nudges.iter().filter(|_| !its_turn) {
             if nudge.reason == Reason::Sweep {
                 moved |= sweep::sweep(walk.claimer, &live, &mut machine, &world);
                 continue;
@@ -136,7 +156,11 @@ pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome
                 look_again(&live, &machine, &world, &again);
                 let (before, steps) = (live.waits.clone(), walk.steps_json());
                 let run = LiveRun { frozen, steps, ..live };
-                Outcome::Suspended(Box::new(suspend::put_away(run, &mut machine, &world, &before)))
+                let mut put = suspend::put_away(run, &mut machine, &world, &before);
+                if its_turn {
+                    put.timers.extend(suspend::run_timeout(&put.run, &machine));
+                }
+                Outcome::Suspended(Box::new(put))
             }
         }
     })

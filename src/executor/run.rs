@@ -1,13 +1,12 @@
-//! The beginning of a run: gates, then its first walk.
-use automation_core::condition::Condition;
+//! The beginning of a run: through the gates, then its first walk.
 use automation_core::definition::OnPause;
-use automation_core::expr::{Budget, ExprError};
-use automation_core::gate::change::{self, Occurrence};
-use automation_core::machine::{Machine, State, Thread, text_of};
+use automation_core::expr::ExprError;
+use automation_core::gate::Code;
+use automation_core::machine::{Machine, State, Thread};
 
 use super::batch::{Claimer, Outcome};
+use super::gates::{self, Class, Origin, Refusal};
 use super::resume;
-use super::scope::RunScope;
 use super::suspend;
 use super::versions::{self, Version};
 use super::walk::{Run, Walk, Walked};
@@ -19,12 +18,6 @@ use crate::store::automations;
 use crate::store::dispatches::Dispatch;
 use crate::store::events::{Event, Op};
 use crate::store::history::{EndedRun, Ending};
-
-/// Why a run did not get to its steps.
-enum Refusal {
-    No(&'static str),
-    Failed(&'static str, PgError),
-}
 
 /// What is known of a run that a dispatch starts.
 pub fn of_dispatch(owner: pgrx::pg_sys::Oid, dispatch: &Dispatch, event: Option<&Event>, started_at: Micros) -> Run {
@@ -44,6 +37,7 @@ pub fn of_dispatch(owner: pgrx::pg_sys::Oid, dispatch: &Dispatch, event: Option<
         kind: event.and_then(|event| event.kind.clone()),
         entity_id: event.and_then(|event| event.entity_id.clone()),
         key: None,
+        mode_key: None,
         tenant: event.and_then(|event| event.tenant.clone()),
     }
 }
@@ -73,7 +67,7 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
             return Outcome::Ended(EndedRun { error: Some(error), ..ended });
         }
     };
-    let mut active = active;
+    let mut active = active && !claimer.paused.contains(&run.automation_id);
     if !active && version.program.on_pause == OnPause::Freeze {
         match automations::stays_as_it_is(run.automation_id) {
             Some(now) => active = now,
@@ -89,22 +83,21 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
     let _context = enter(&run);
     let owner = run.owner;
     identity::as_role(owner, || {
-        // What is taken up again has passed the gates already.
-        let gated = order["retry_of"].is_null();
-        let refusal = may_read(owner, event).err().or_else(|| gates(&mut run, &version, event, gated).err());
-        match refusal {
-            Some(Refusal::No(reason)) => return Outcome::Ended(run.ended(Ending::Skipped, Some(reason))),
-            Some(Refusal::Failed(reason, error)) => {
-                let error = Some(error_json(&error, None));
-                return Outcome::Ended(EndedRun { error, ..run.ended(Ending::Failed, Some(reason)) });
-            }
-            None => {}
-        }
+        let origin = origin(&run, &version, &order);
+        let passed = match may_read(owner, event).and_then(|()| gates::pass(claimer, &mut run, &version, event, origin))
+        {
+            Ok(passed) => passed,
+            Err(refusal) => return refused(claimer, &run, refusal),
+        };
+        let event = passed.event.as_ref().unwrap_or(event);
         let world = run.scope(&version, event);
         let state = resume_point(&version, &order);
         let mut machine = Machine::new(&version.program, state, run.id as u64, run.key.clone());
         if order["skip"].as_bool() == Some(true) {
             machine.pass_over();
+        }
+        if passed.queues {
+            return Outcome::Suspended(Box::new(suspend::queued(&run, event, &machine)));
         }
         if !active && version.program.on_pause == OnPause::Freeze {
             return Outcome::Suspended(Box::new(suspend::frozen(&run, event, &machine)));
@@ -121,6 +114,40 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
             }
         }
     })
+}
+
+/// How the run came about.
+fn origin(run: &Run, version: &Version, order: &serde_json::Value) -> Origin {
+    let trigger = version.program.triggers.get(run.trigger_no as usize);
+    let class = match trigger {
+        Some(trigger) if trigger.schedule.is_none() => Class::Event,
+        _ => Class::Schedule,
+    };
+    let dedups = class.dedups() || order["dedup"].as_bool() == Some(true);
+    Origin { class, again: !order["retry_of"].is_null(), dedups }
+}
+
+/// What becomes of a run that did not pass the gates.
+fn refused(claimer: &mut Claimer, run: &Run, refusal: Refusal) -> Outcome {
+    let reason = match refusal {
+        Refusal::Later => {
+            claimer.unsettled.insert((run.id, 0));
+            return Outcome::Stays;
+        }
+        Refusal::Failed(reason, error) => {
+            let error = Some(error_json(&error, None));
+            return Outcome::Ended(EndedRun { error, ..run.ended(Ending::Failed, Some(reason)) });
+        }
+        Refusal::Counted(code) => code.word(),
+        Refusal::Skipped(reason) => reason,
+        Refusal::Hot => Code::Hot.word(),
+    };
+    *claimer.refused.entry((run.automation_id, run.trigger_no, reason)).or_default() += 1;
+    match refusal {
+        Refusal::Skipped(_) => Outcome::Ended(run.ended(Ending::Skipped, Some(reason))),
+        Refusal::Hot => Outcome::Ended(run.ended(Ending::Hot, Some(reason))),
+        _ => Outcome::Stays,
+    }
 }
 
 /// Where the run begins: at the first step, or where the run that it repeats had failed.
@@ -166,48 +193,6 @@ fn may_read(owner: pgrx::pg_sys::Oid, event: &Event) -> Result<(), Refusal> {
         ..PgError::new("42501", format!("permission denied for table {table}"))
     };
     Err(Refusal::Failed("permission_denied", error))
-}
-
-fn gates(run: &mut Run, version: &Version, event: &Event, gated: bool) -> Result<(), Refusal> {
-    let program = &version.program;
-    let trigger = program.triggers.get(run.trigger_no as usize);
-    // A filter over the event alone was evaluated when the event was routed.
-    let filter = trigger.and_then(|trigger| trigger.filter.as_ref()).filter(|filter| !filter.is_pure_event());
-    // So was a change that nothing else decides.
-    let change = trigger.filter(|trigger| gated && !trigger.has_pure_change());
-    if filter.is_none() && change.is_none() && program.condition.is_none() && program.key.is_none() {
-        return Ok(());
-    }
-    let scope = run.scope(version, event);
-    if let Some(trigger) = change {
-        let occurrence =
-            Occurrence { tenant: event.tenant.as_deref(), entity: event.entity_id.as_deref(), changed: &event.changed };
-        if change::config(trigger, &occurrence, &scope, &mut Budget::default(), None).is_err() {
-            return Err(Refusal::No("trigger"));
-        }
-    }
-    for (condition, reason) in [(filter, "filter"), (program.condition.as_ref(), "condition")] {
-        let Some(condition) = condition.filter(|_| gated) else { continue };
-        match holds(condition, &scope) {
-            Ok(true) => {}
-            Ok(false) => return Err(Refusal::No(reason)),
-            Err(error) => {
-                let error = from_expression(&error, &text_of(condition));
-                return Err(Refusal::Failed("condition_failed", error));
-            }
-        }
-    }
-    if let Some(key) = &program.key {
-        match key.eval(&scope, &mut Budget::default()) {
-            Ok(value) => run.key = value.to_text(),
-            Err(error) => return Err(Refusal::Failed("key_failed", from_expression(&error, key.text()))),
-        }
-    }
-    Ok(())
-}
-
-fn holds(condition: &Condition, scope: &RunScope<'_>) -> Result<bool, ExprError> {
-    condition.holds(scope, &mut Budget::default())
 }
 
 pub fn from_expression(error: &ExprError, text: &str) -> PgError {

@@ -65,6 +65,23 @@ pub fn frozen(run: &Run, event: &Event, machine: &Machine<'_>) -> Suspension {
     }
 }
 
+/// Puts a run aside before its first step, because others with the same key come first. What ended between our look at
+/// those and our commit had nobody to tell, so the run is looked at once more after that.
+pub fn queued(run: &Run, event: &Event, machine: &Machine<'_>) -> Suspension {
+    let state = to_json(&machine.state);
+    let run = LiveRun { queued: true, state, ..live(run, event, "[]".to_owned()) };
+    let arm = Timer { due_at: clock::now() + ARM_GRACE, waiter: waiter(&run, 0), kind: TimerKind::Arm };
+    Suspension {
+        timers: vec![arm],
+        arm: vec![(run.id, 0)],
+        run,
+        is_new: true,
+        wakes: Vec::new(),
+        cleared: Vec::new(),
+        abandoned: Vec::new(),
+    }
+}
+
 fn live(run: &Run, event: &Event, steps: String) -> LiveRun {
     LiveRun {
         id: run.id,
@@ -79,9 +96,11 @@ fn live(run: &Run, event: &Event, steps: String) -> LiveRun {
         trigger_no: run.trigger_no,
         depth: run.depth,
         frozen: false,
+        queued: false,
         kind: run.kind.clone(),
         entity_id: run.entity_id.clone(),
         key: run.key.clone(),
+        mode_key: run.mode_key.clone(),
         tenant: run.tenant.clone(),
         event: event.clone(),
         state: String::new(),

@@ -46,6 +46,18 @@ pub fn sweep(claimer: &mut Claimer, live: &LiveRun, machine: &mut Machine<'_>, w
     moved
 }
 
+/// May a run whose turn it is be moved? The sweep finds one only if whoever ended before it has failed to tell.
+pub fn may_call(claimer: &mut Claimer, live: &LiveRun, nudges: &[Nudge]) -> bool {
+    if nudges.iter().any(|nudge| nudge.reason != Reason::Sweep) {
+        return true;
+    }
+    let coming = dispatches::is_queued(live.owner, live.id) || router::has_turn_coming(live.id);
+    if !coming {
+        tell(claimer, live, "it was the run's turn, but nothing had told it so");
+    }
+    !coming
+}
+
 fn tell(claimer: &mut Claimer, live: &LiveRun, message: &str) {
     claimer.rescued += 1;
     log::warning(&Entry {

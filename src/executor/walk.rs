@@ -41,6 +41,8 @@ pub struct Run {
     pub kind: Option<String>,
     pub entity_id: Option<String>,
     pub key: Option<String>,
+    /// What runs that exclude each other have in common.
+    pub mode_key: Option<String>,
     pub tenant: Option<String>,
 }
 
@@ -70,6 +72,7 @@ impl Run {
             parent: self.parent,
             output: None,
             state: None,
+            mode_key: self.mode_key.clone(),
             live: None,
             abandoned: Vec::new(),
         }

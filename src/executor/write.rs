@@ -2,12 +2,14 @@
 use std::collections::HashMap;
 
 use super::batch::Claimer;
+use super::breaker;
 use super::suspend::Suspension;
 use crate::failpoint::failpoint;
 use crate::pg::clock;
 use crate::pg::session;
 use crate::store::dispatches;
 use crate::store::events::{NewEvent, Op, append_event};
+use crate::store::gates;
 use crate::store::history::{self, EndedRun, Ending};
 use crate::store::live::{self, LiveRun};
 use crate::store::stats::{self, Counts};
@@ -32,6 +34,8 @@ pub fn write(
     end(ended);
     dispatches::finish(claimer.owner, done);
     count(ended, suspended, at);
+    gates::add_refusals(&claimer.refused, at);
+    breaker::hear(ended);
     for run in ended.iter().flat_map(|run| &run.abandoned).chain(suspended.iter().flat_map(|put| &put.abandoned)) {
         crate::api::runs::cancel_abandoned(*run);
     }
@@ -85,6 +89,7 @@ pub fn end(ended: &[EndedRun]) {
         wakes::delete(&waits);
         timers::delete(&waits);
         live::delete(&had_waited.iter().map(|run| run.id).collect::<Vec<_>>());
+        call_next(&had_waited);
     }
     for run in ended.iter().filter(|run| run.parent.is_some()) {
         let id = run.id.to_string();
@@ -92,9 +97,31 @@ pub fn end(ended: &[EndedRun]) {
     }
 }
 
+/// Tells those that are first in the queues behind runs that have ended.
+fn call_next(ended: &[&EndedRun]) {
+    let mut behind: Vec<(i32, &str)> =
+        ended.iter().filter_map(|run| Some((run.automation_id, run.mode_key.as_deref()?))).collect();
+    behind.sort_unstable();
+    behind.dedup();
+    if behind.is_empty() {
+        return;
+    }
+    for next in live::next_queued(&behind) {
+        let order = serde_json::json!({
+            "do": "turn",
+            "run_id": next.run_id,
+            "owner": next.owner.to_u32(),
+            "automation_id": next.automation_id,
+            "version_id": next.version_id,
+        });
+        append_event(&NewEvent { op: Some(Op::Moved), next: Some(order.to_string().as_bytes()), ..Default::default() });
+    }
+}
+
 fn count(ended: &[EndedRun], suspended: &[Suspension], at: i64) {
     let mut counts: HashMap<(i32, i16), Counts> = HashMap::new();
-    for run in ended {
+    // What was hot executed nothing and does not count.
+    for run in ended.iter().filter(|run| run.ending != Ending::Hot) {
         let counts = counts.entry((run.automation_id, run.trigger_no)).or_default();
         counts.entered += i64::from(run.live.is_none());
         counts.run_time_us += run.ended_at - run.started_at;
@@ -102,7 +129,7 @@ fn count(ended: &[EndedRun], suspended: &[Suspension], at: i64) {
             Ending::Completed => counts.completed += 1,
             Ending::Failed => counts.failed += 1,
             Ending::Cancelled => counts.cancelled += 1,
-            Ending::Skipped => counts.skipped += 1,
+            Ending::Skipped | Ending::Hot => counts.skipped += 1,
         }
     }
     for put in suspended.iter().filter(|put| put.is_new) {

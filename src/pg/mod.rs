@@ -12,6 +12,7 @@ pub mod innocence;
 pub mod insert;
 pub mod instant;
 pub mod jsonb;
+pub mod key_lock;
 pub mod log_scan;
 pub mod names;
 pub mod raw;

@@ -5,6 +5,7 @@ use super::{unrouted, wakes};
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity::as_engine;
 use crate::store::dispatches::{self, Reason};
+use crate::store::events::Op;
 use crate::store::live;
 use crate::store::router as cursor_store;
 
@@ -43,4 +44,12 @@ pub fn sweep(after: i64, limit: i64, begun_before: Micros) -> Swept {
 pub fn is_on_its_way(run: i64, wait_no: i32) -> bool {
     let Some(events) = unrouted() else { return true };
     as_engine(|| wakes::waiters(&events).iter().any(|(w, ..)| w.run_id == run && w.wait_no == wait_no))
+}
+
+/// Is an order in the log that calls a queued run, but is not routed yet? Also true if that cannot be said.
+pub fn has_turn_coming(run: i64) -> bool {
+    let Some(events) = unrouted() else { return true };
+    let orders = events.iter().filter(|event| event.op == Op::Moved);
+    let mut orders = orders.filter_map(|event| serde_json::from_str::<serde_json::Value>(event.next.as_deref()?).ok());
+    orders.any(|order| order["run_id"].as_i64() == Some(run))
 }

@@ -108,7 +108,7 @@ fn keys_of(event: &Event, patterns: &[String]) -> Vec<Key> {
     keys
 }
 
-/// An order to move runs: skip_step(), an automation that is active again, a kind that is watched again.
+/// An order to move runs: skip_step(), the turn of one that is queued, an automation that is active again, a kind that is watched again.
 fn moved(event: &Event, now: Micros) -> Vec<NewDispatch> {
     let order: serde_json::Value =
         event.next.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
@@ -127,7 +127,7 @@ fn moved(event: &Event, now: Micros) -> Vec<NewDispatch> {
             let found = wakes::find(&[Key { source: Source::State, kind, entity_id: None }]);
             found.into_iter().map(|(_, waiter)| dispatch(waiter, Reason::Look, None, now)).collect()
         }
-        Some("skip") => {
+        Some(order @ ("skip" | "turn")) => {
             let waiter = Waiter {
                 run_id: number("run_id"),
                 wait_no: number("wait_no") as i32,
@@ -135,7 +135,8 @@ fn moved(event: &Event, now: Micros) -> Vec<NewDispatch> {
                 automation_id: number("automation_id") as i32,
                 version_id: number("version_id") as i32,
             };
-            vec![dispatch(waiter, Reason::Skip, None, now)]
+            let reason = if order == "skip" { Reason::Skip } else { Reason::Turn };
+            vec![dispatch(waiter, reason, None, now)]
         }
         _ => Vec::new(),
     }

@@ -203,6 +203,29 @@ pub fn set_status(id: i32, from: &str, to: &str, by: &str, details: &serde_json:
     as_engine(|| execute(SET_STATUS, &args)) == 1
 }
 
+const PAUSE_BY_SYSTEM: &str = "
+    UPDATE automation_internal.automation AS a
+       SET status = 'paused', updated_at = $2, paused_at = $2, disabled_by = 'system', disable_details = $3
+     WHERE a.id = (SELECT s.id FROM automation_internal.automation AS s
+                    WHERE s.id = $1 AND s.status = 'active' FOR UPDATE SKIP LOCKED)";
+
+/// Pauses an automation for its own good. False if it is not active, or somebody is changing it: an executor must not wait
+/// for them, who may wait for its runs.
+pub fn pause_by_system(id: i32, details: &serde_json::Value) -> bool {
+    let args = [id.into(), Arg::timestamp(clock::now()), Arg::jsonb(&details.to_string())];
+    let paused = as_engine(|| execute(PAUSE_BY_SYSTEM, &args)) == 1;
+    if paused {
+        note_change();
+    }
+    paused
+}
+
+const NAME: &str = "SELECT a.name FROM automation_internal.automation AS a WHERE a.id = $1";
+
+pub fn name(id: i32) -> Option<String> {
+    as_engine(|| query_one(NAME, &[id.into()], |row| row.text(1))).flatten()
+}
+
 const DROP: &str = "
     UPDATE automation_internal.automation AS a
        SET status = 'dropped', updated_at = $2

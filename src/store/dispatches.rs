@@ -31,9 +31,12 @@ pub enum Reason {
     Arm,
     /// The run has waited for long: is all in order?
     Sweep,
+    /// A run that came before it has ended.
+    Turn,
 }
 
-const CODES: [(Reason, u8); 12] = [
+const CODES: [(Reason, u8); 13] = [
+    (Reason::Turn, b'q'),
     (Reason::Sweep, b's'),
     (Reason::Arm, b'a'),
     (Reason::Trigger, b't'),

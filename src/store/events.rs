@@ -205,6 +205,8 @@ pub struct Event {
     pub prev: Option<String>,
     pub next: Option<String>,
     pub payload: Option<String>,
+    /// JSON: what the window of the trigger has counted. Not part of the log.
+    pub window: Option<String>,
 }
 
 impl Event {
@@ -244,6 +246,7 @@ impl Event {
             prev: row.text(column(15)),
             next: row.text(column(16)),
             payload: row.text(column(17)),
+            window: None,
         })
     }
 
@@ -268,6 +271,7 @@ impl Event {
             "prev": self.prev,
             "next": self.next,
             "payload": self.payload,
+            "window": self.window,
         })
         .to_string()
     }
@@ -297,6 +301,7 @@ impl Event {
             prev: text("prev"),
             next: text("next"),
             payload: text("payload"),
+            window: text("window"),
         })
     }
 

@@ -14,6 +14,8 @@ pub enum Ending {
     Failed,
     Cancelled,
     Skipped,
+    /// Too many executions: nothing was executed, and the automation is paused.
+    Hot,
 }
 
 impl Ending {
@@ -23,6 +25,7 @@ impl Ending {
             Ending::Failed => "failed",
             Ending::Cancelled => "cancelled",
             Ending::Skipped => "skipped",
+            Ending::Hot => "hot",
         }
     }
 }
@@ -57,6 +60,8 @@ pub struct EndedRun {
     pub output: Option<String>,
     /// JSON: where it stood when it failed.
     pub state: Option<String>,
+    /// What runs that exclude each other have in common. Not part of the row.
+    pub mode_key: Option<String>,
     /// It had suspended: what it still waited for. Not part of the row.
     pub live: Option<Vec<WaitNote>>,
     /// Runs that it waited for and nobody waits for any more. Not part of the row.

@@ -7,6 +7,7 @@ pub mod automations;
 pub mod dispatches;
 pub mod events;
 pub mod field_changes;
+pub mod gates;
 pub mod health;
 pub mod history;
 pub mod kinds;

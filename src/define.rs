@@ -44,14 +44,14 @@ pub fn examine(json: &serde_json::Value, owner: pg_sys::Oid) -> Result<(Document
     let document = definition::read(json).map_err(raise)?;
     let (program, mut problems) = compile_parts(&document);
     problems.extend(names_problems(&document, &program));
-    problems.extend(not_yet(&document, &program));
+    problems.extend(not_yet(&program));
     let mut findings = raise(problems);
     findings.extend(statements(&document, &program, owner));
     if findings.is_empty() { Ok((document, program)) } else { Err(findings) }
 }
 
 /// What a document can say and this version of the engine does not do. Better refused than ignored.
-fn not_yet(document: &Document, program: &Program) -> Vec<Problem> {
+fn not_yet(program: &Program) -> Vec<Problem> {
     let mut found: Vec<(String, &str)> = Vec::new();
     for (i, trigger) in program.triggers.iter().enumerate() {
         let asks = [
@@ -61,12 +61,6 @@ fn not_yet(document: &Document, program: &Program) -> Vec<Problem> {
         let asked = asks.into_iter().filter(|(asked, ..)| *asked);
         found.extend(asked.map(|(_, field, what)| (format!("triggers[{i}].{field}"), what)));
     }
-    let limits = &program.limits;
-    let asks = [
-        (limits.priority != 0, "priority", "priorities"),
-        (document.retention.is_some(), "retention", "retention of its own"),
-    ];
-    found.extend(asks.into_iter().filter(|(asked, ..)| *asked).map(|(_, field, what)| (field.to_owned(), what)));
     let problem = |(path, what): (String, &str)| {
         let mut problem = Problem::shape(path, "definition", format!("this version does not support {what}"));
         problem.error.kind = ExprErrorKind::NotSupported;

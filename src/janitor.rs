@@ -1,5 +1,7 @@
 //! Keeping house: partitions ahead of time, retention, folding counters. Each chore fails alone and never holds up
 //! routing; each waits at most a moment for a lock and comes back next time.
+use std::cell::Cell;
+
 use crate::gucs;
 use crate::pg::catch::PgError;
 use crate::pg::clock;
@@ -7,7 +9,7 @@ use crate::pg::engine_sql::{execute, query_one};
 use crate::pg::identity::as_engine;
 use crate::pg::subtransaction::in_subtransaction;
 use crate::router::Swept;
-use crate::store::{dispatches, gates, kinds, live, owners, partitions, router, signals, stats};
+use crate::store::{automations, dispatches, gates, history, kinds, live, owners, partitions, router, signals, stats};
 
 /// How often, in microseconds, the house is kept while there is work at all.
 pub const INTERVAL: i64 = 60 * 1_000_000;
@@ -15,6 +17,11 @@ pub const INTERVAL: i64 = 60 * 1_000_000;
 const DAYS_AHEAD: i64 = 1;
 /// Fold the counters when their table is larger than this.
 const STAT_BYTES: i64 = 1 << 20;
+
+/// How often, in microseconds, the history is searched for runs that their automation does not want to keep.
+const TIDY_INTERVAL: i64 = 60 * INTERVAL;
+
+thread_local!(static TIDIED: Cell<i64> = const { Cell::new(i64::MIN / 2) });
 
 /// Does every chore that is due.
 pub fn keep_house() {
@@ -28,6 +35,13 @@ pub fn keep_house() {
         gates::fold(STAT_BYTES);
     });
     chore("gates", || gates::prune(clock::now()));
+    chore("histories", || {
+        let now = clock::now();
+        if now - TIDIED.get() >= TIDY_INTERVAL {
+            TIDIED.set(now);
+            drop_old_runs(now);
+        }
+    });
     chore("definitions", || as_engine(|| execute(FOLD_CHANGES, &[])));
     chore("dedup keys", || as_engine(|| execute(PRUNE_DEDUP, &[])));
     chore("signals", || {
@@ -37,6 +51,26 @@ pub fn keep_house() {
     });
     chore("owners", retire_dropped_owners);
     chore("kinds", kinds::forget_dropped);
+}
+
+/// Drops runs that their automation does not want to keep. There is no index that would find them, which every run would
+/// have to pay for, so the history is read from end to end.
+fn drop_old_runs(now: i64) {
+    for (automation, document) in automations::with_retention() {
+        let Ok(program) = crate::router::compile_stored(&document) else { continue };
+        if let Some(keep_for) = program.limits.keep_for {
+            history::forget_before(automation, now.saturating_sub(keep_for));
+        }
+        if let Some(keep_runs) = program.limits.keep_runs {
+            history::forget_all_but(automation, keep_runs as i64);
+        }
+    }
+}
+
+/// Forgets at once whatever need not be kept any longer.
+pub fn tidy() {
+    gates::prune(clock::now());
+    drop_old_runs(clock::now());
 }
 
 /// How many runs the sweep looks at each time, and how long, in microseconds, a run has been under way before.

@@ -2,9 +2,11 @@
 //! moves the cursor, in the caller's transaction. Runs no user SQL and evaluates only filters over the event itself.
 mod definitions;
 mod held;
+mod lanes;
 mod sweep;
 mod wakes;
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use automation_core::definition::{Mode, Ordering};
@@ -194,6 +196,7 @@ fn route_events(events: &[Event], timers: i64) -> (usize, Vec<pg_sys::Oid>, bool
         counts: HashMap::new(),
         readers: HashMap::new(),
         started: Vec::new(),
+        tenant_columns: OnceCell::new(),
     };
     if !events.is_empty() {
         // Waits come first: a run that is woken by an event and one that is started by it go in this order.
@@ -229,6 +232,8 @@ struct Plan {
     /// Which owners may read which tables.
     readers: HashMap<(pg_sys::Oid, pg_sys::Oid), bool>,
     started: Vec<i64>,
+    /// The tenant column of each kind that has one.
+    tenant_columns: OnceCell<HashMap<String, String>>,
 }
 
 impl Plan {
@@ -303,6 +308,16 @@ impl Plan {
         }
     }
 
+    /// Has the entity come from another tenant? Its earlier changes are queued with that one's, and come first.
+    fn changes_tenant(&self, event: &Event) -> bool {
+        if event.op != Op::Updated {
+            return false;
+        }
+        let columns = self.tenant_columns.get_or_init(store::kinds::tenant_columns);
+        let column = event.kind.as_ref().and_then(|kind| columns.get(kind));
+        column.is_some_and(|column| event.changed.contains(column))
+    }
+
     fn dispatch(
         &self,
         active: &Active,
@@ -313,7 +328,9 @@ impl Plan {
     ) -> NewDispatch {
         NewDispatch {
             owner: active.owner,
-            id: next_id("dispatch_id_seq"),
+            id: 0,
+            tenant: event.tenant.clone(),
+            behind: self.changes_tenant(event),
             run_id: run_id.unwrap_or_else(|| next_id("run_id_seq")),
             event: Some((event.id, event.occurred_at)),
             created_at: self.now,
@@ -406,6 +423,7 @@ impl Plan {
             }
         }
         if !self.dispatches.is_empty() {
+            lanes::place(&mut self.dispatches);
             dispatches::insert(&self.dispatches);
         }
         if !self.ended.is_empty() {

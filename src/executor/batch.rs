@@ -7,7 +7,7 @@ use pgrx::pg_sys;
 
 use super::resume::{self, Nudge};
 use super::suspend::Suspension;
-use super::{run, versions, write};
+use super::{breaker, run, versions, write};
 use crate::failpoint::failpoint;
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
@@ -243,6 +243,8 @@ struct Batch {
     done: Vec<i64>,
     undone: Vec<i64>,
     turn: Turn,
+    /// A run has failed: the next one is not begun before its automation's breaker has heard of it.
+    failed: bool,
 }
 
 /// What a batch needs to know of the runs it wakes.
@@ -305,7 +307,7 @@ impl Batch {
             }
             let waits = dispatch.ordering_key.is_some_and(|key| self.blocked.contains(&key))
                 || woken.held.contains(&dispatch.run_id);
-            let late = !self.done.is_empty() && clock::now() - begun > TIME_SLICE;
+            let late = self.failed || !self.done.is_empty() && clock::now() - begun > TIME_SLICE;
             if waits || late || tried.contains(&dispatch.id) {
                 // Whatever comes later with the same key must wait for this one.
                 self.blocked.extend(dispatch.ordering_key);
@@ -336,7 +338,10 @@ impl Batch {
 
     fn note(&mut self, outcome: Outcome) {
         match outcome {
-            Outcome::Ended(run) => self.ended.push(run),
+            Outcome::Ended(run) => {
+                self.failed |= run.ending == Ending::Failed && breaker::counts(&run);
+                self.ended.push(run);
+            }
             Outcome::Suspended(put) => self.suspended.push(*put),
             Outcome::Stays => {}
         }

@@ -32,6 +32,11 @@ pub fn hear(ended: &[EndedRun]) {
     }
 }
 
+/// Does the automation have a breaker?
+pub fn counts(run: &EndedRun) -> bool {
+    versions::get(run.version_id).is_ok_and(|version| version.program.limits.breaker.is_some())
+}
+
 fn hear_of(automation: i32, runs: &[&EndedRun]) {
     let mut breaker = Breaker { failures: gates::lock_failures(automation), open: false };
     let mut tripped = None;

@@ -1,7 +1,7 @@
 //! The safety net: runs that have waited for long are looked at once more, a slice at a time.
 use pgrx::pg_sys;
 
-use super::{unrouted, wakes};
+use super::{lanes, unrouted, wakes};
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity::as_engine;
 use crate::store::dispatches::{self, Reason};
@@ -27,8 +27,10 @@ pub fn sweep(after: i64, limit: i64, begun_before: Micros) -> Swept {
         cursor_store::wait_for_cursor();
         let found = live::slice(after, limit, begun_before);
         let now = clock::now();
-        let queued: Vec<_> = found.iter().map(|waiter| wakes::dispatch(*waiter, Reason::Sweep, None, now)).collect();
+        let mut queued: Vec<_> =
+            found.iter().map(|waiter| wakes::dispatch(*waiter, Reason::Sweep, None, now)).collect();
         if !queued.is_empty() {
+            lanes::place(&mut queued);
             dispatches::insert(&queued);
             crate::workers::wake::work_at_commit(true);
         }

@@ -5,7 +5,6 @@ use automation_core::topic;
 use pgrx::pg_sys;
 
 use crate::failpoint::failpoint;
-use crate::pg::append::next_id;
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity;
 use crate::store::dispatches::{NewDispatch, Reason};
@@ -17,7 +16,9 @@ use crate::store::wakes::{self, Key, Source, Waiter};
 pub fn dispatch(waiter: Waiter, reason: Reason, cause: Option<(i64, Micros)>, now: Micros) -> NewDispatch {
     NewDispatch {
         owner: waiter.owner,
-        id: next_id("dispatch_id_seq"),
+        id: 0,
+        tenant: None,
+        behind: false,
         run_id: waiter.run_id,
         event: None,
         created_at: now,

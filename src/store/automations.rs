@@ -220,6 +220,18 @@ pub fn pause_by_system(id: i32, details: &serde_json::Value) -> bool {
     paused
 }
 
+const WITH_RETENTION: &str = "
+    SELECT a.id, v.document::json
+      FROM automation_internal.automation AS a
+      JOIN automation_internal.automation_version AS v ON v.id = a.version_id
+     WHERE v.document ? 'retention'
+     ORDER BY a.id";
+
+/// Automations that say how long their runs are kept: (automation, document).
+pub fn with_retention() -> Vec<(i32, String)> {
+    as_engine(|| query(WITH_RETENTION, &[], |row| row.int4(1).zip(row.text(2)))).into_iter().flatten().collect()
+}
+
 const NAME: &str = "SELECT a.name FROM automation_internal.automation AS a WHERE a.id = $1";
 
 pub fn name(id: i32) -> Option<String> {

@@ -3,7 +3,7 @@ use pgrx::pg_sys;
 
 use crate::pg::append::append_plain;
 use crate::pg::clock::Micros;
-use crate::pg::engine_sql::{Arg, Row, execute, query};
+use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity::as_engine;
 
 /// Why a run is to be started or woken.
@@ -70,7 +70,12 @@ impl Reason {
 #[derive(Clone, Debug)]
 pub struct NewDispatch {
     pub owner: pg_sys::Oid,
+    /// Its place in the owner's queue, given when it is inserted.
     pub id: i64,
+    /// Tenants take turns.
+    pub tenant: Option<String>,
+    /// It has to keep its order to what other tenants have queued.
+    pub behind: bool,
     pub run_id: i64,
     /// The event that starts the run: (id, when).
     pub event: Option<(i64, Micros)>,
@@ -288,13 +293,35 @@ pub fn queued(owner: pg_sys::Oid, most: i64) -> i64 {
         .unwrap_or_default()
 }
 
-const LAST_ID: &str = "
-    SELECT CASE WHEN s.is_called THEN s.last_value ELSE 0 END
-      FROM automation_internal.dispatch_id_seq AS s";
+const LAST_ID: &str = "SELECT pg_catalog.max(d.id) FROM automation_internal.dispatch AS d";
 
-/// The last id drawn.
+/// The last place that is taken in any queue.
 pub fn last_id() -> i64 {
-    as_engine(|| query(LAST_ID, &[], |row| row.int8(1))).into_iter().flatten().next().unwrap_or_default()
+    as_engine(|| query_one(LAST_ID, &[], |row| row.int8(1))).flatten().unwrap_or_default()
+}
+
+const HIGHEST: &str = "
+    SELECT d.id
+      FROM automation_internal.dispatch AS d
+     WHERE d.owner = $1 AND d.id >= $2 AND d.id < $3
+     ORDER BY d.id DESC
+     LIMIT 1";
+
+/// The last place of an owner's queue that is taken, between two places.
+pub fn highest(owner: pg_sys::Oid, from: i64, below: i64) -> Option<i64> {
+    as_engine(|| query_one(HIGHEST, &[owner.into(), from.into(), below.into()], |row| row.int8(1))).flatten()
+}
+
+const LOWEST: &str = "
+    SELECT d.id
+      FROM automation_internal.dispatch AS d
+     WHERE d.owner = $1 AND d.id >= $2 AND d.id < $3
+     ORDER BY d.id
+     LIMIT 1";
+
+/// The first place of an owner's queue that is taken, between two places.
+pub fn lowest(owner: pg_sys::Oid, from: i64, below: i64) -> Option<i64> {
+    as_engine(|| query_one(LOWEST, &[owner.into(), from.into(), below.into()], |row| row.int8(1))).flatten()
 }
 
 const IS_QUEUED: &str = "

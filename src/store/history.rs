@@ -4,7 +4,7 @@ use pgrx::pg_sys;
 use super::live::WaitNote;
 use crate::pg::append::{append, varlena};
 use crate::pg::clock::Micros;
-use crate::pg::engine_sql::{Arg, query, query_one};
+use crate::pg::engine_sql::{Arg, execute, query, query_one};
 use crate::pg::identity::as_engine;
 
 /// How a run ended. The words are those of the status column.
@@ -102,6 +102,29 @@ pub fn insert(at: Micros, runs: &[EndedRun]) -> bool {
             ]
         }),
     )
+}
+
+const FORGET_BEFORE: &str =
+    "DELETE FROM automation_internal.run_history AS h WHERE h.automation_id = $1 AND h.ended_at < $2";
+
+/// Forgets runs of an automation that ended before an instant.
+pub fn forget_before(automation: i32, instant: Micros) -> u64 {
+    as_engine(|| execute(FORGET_BEFORE, &[automation.into(), Arg::timestamp(instant)]))
+}
+
+const FORGET_ALL_BUT: &str = "
+    DELETE FROM automation_internal.run_history AS h
+     WHERE h.automation_id = $1
+       AND h.id <= (SELECT o.id
+                      FROM automation_internal.run_history AS o
+                     WHERE o.automation_id = $1
+                     ORDER BY o.id DESC
+                    OFFSET $2
+                     LIMIT 1)";
+
+/// Forgets all but so many runs of an automation, the newest.
+pub fn forget_all_but(automation: i32, runs: i64) -> u64 {
+    as_engine(|| execute(FORGET_ALL_BUT, &[automation.into(), runs.into()]))
 }
 
 const OUTCOMES: &str = "

@@ -1,8 +1,11 @@
 //! Kinds of entities, and the state of those that have no table.
+use std::collections::HashMap;
+
 use pgrx::pg_sys;
 
 use crate::pg::engine_sql::{Arg, execute, query, query_one};
 use crate::pg::identity::as_engine;
+use crate::pg::table_scan::each_row;
 
 /// A kind of entity.
 #[derive(Clone, Debug)]
@@ -59,6 +62,17 @@ const ALL: &str = "
 
 pub fn all() -> Vec<Kind> {
     as_engine(|| query(ALL, &[], read))
+}
+
+/// The tenant column of each kind that has one.
+pub fn tenant_columns() -> HashMap<String, String> {
+    let mut found = HashMap::new();
+    each_row("entity_kind", |row| {
+        if let (Some(kind), Some(column)) = (row.text(1), row.text(6)) {
+            found.insert(kind, column);
+        }
+    });
+    found
 }
 
 const SAVE: &str = "

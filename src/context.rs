@@ -33,11 +33,19 @@ pub fn enter(run: RunContext) -> Entered {
 }
 
 /// Who or what writes now.
+#[derive(Clone, Debug)]
 pub struct Cause {
     pub run: Option<i64>,
     pub depth: i16,
     pub actor: Option<String>,
     pub role: pg_sys::Oid,
+}
+
+impl Cause {
+    /// The clock, for an automation of this role.
+    pub fn schedule(owner: pg_sys::Oid) -> Cause {
+        Cause { run: None, depth: 0, actor: Some("system:schedule".to_owned()), role: owner }
+    }
 }
 
 pub fn cause() -> Cause {

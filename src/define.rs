@@ -20,7 +20,7 @@ use crate::pg::{clock, identity, names, settings};
 use crate::store::automations::{self, NewVersion};
 use crate::store::kinds::{self, Kind};
 use crate::store::log;
-use crate::{capture, gucs};
+use crate::{capture, gucs, timekeeper};
 
 /// What define() answers.
 pub struct Defined {
@@ -54,10 +54,7 @@ pub fn examine(json: &serde_json::Value, owner: pg_sys::Oid) -> Result<(Document
 fn not_yet(program: &Program) -> Vec<Problem> {
     let mut found: Vec<(String, &str)> = Vec::new();
     for (i, trigger) in program.triggers.iter().enumerate() {
-        let asks = [
-            (trigger.schedule.is_some(), "on", "triggers by the clock"),
-            (trigger.hold_for.is_some(), "hold_for", "hold_for"),
-        ];
+        let asks = [(trigger.hold_for.is_some(), "hold_for", "hold_for")];
         let asked = asks.into_iter().filter(|(asked, ..)| *asked);
         found.extend(asked.map(|(_, field, what)| (format!("triggers[{i}].{field}"), what)));
     }
@@ -462,6 +459,13 @@ fn save(
         })
         .ok_or_else(|| EngineError::bug("a version was not saved"))?,
     };
+    match status {
+        Status::Active => {
+            let was_active = previous.as_ref().is_some_and(|(known, _)| known.status == Status::Active.word());
+            timekeeper::follow(id, program, !was_active);
+        }
+        _ => timekeeper::rest(id),
+    }
     automations::note_change();
     let action = if previous.is_some() { "automation.redefined" } else { "automation.defined" };
     log::audit(action, name, &serde_json::json!({ "version": version, "status": status.word() }));

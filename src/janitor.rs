@@ -9,7 +9,9 @@ use crate::pg::engine_sql::{execute, query_one};
 use crate::pg::identity::as_engine;
 use crate::pg::subtransaction::in_subtransaction;
 use crate::router::Swept;
-use crate::store::{automations, dispatches, gates, history, kinds, live, owners, partitions, router, signals, stats};
+use crate::store::{
+    automations, dispatches, gates, history, kinds, live, owners, partitions, router, schedules, signals, stats,
+};
 
 /// How often, in microseconds, the house is kept while there is work at all.
 pub const INTERVAL: i64 = 60 * 1_000_000;
@@ -47,6 +49,11 @@ pub fn keep_house() {
     chore("signals", || {
         if let Some(keep) = gucs::signal_retention() {
             signals::prune(clock::now() - keep);
+        }
+    });
+    chore("ticks", || {
+        if let Some(days) = gucs::history_retention_days() {
+            schedules::prune(clock::day_start(today - days));
         }
     });
     chore("owners", retire_dropped_owners);

@@ -19,6 +19,7 @@ mod router;
 mod scope;
 mod shmem;
 mod store;
+mod timekeeper;
 mod workers;
 
 ::pgrx::pg_module_magic!();
@@ -26,8 +27,9 @@ mod workers;
 extension_sql_file!("../sql/schema/00_schemas.sql", name = "schemas", bootstrap);
 extension_sql_file!("../sql/schema/10_tables.sql", name = "tables", requires = ["schemas"]);
 extension_sql_file!("../sql/schema/11_gates.sql", name = "gates", requires = ["tables"]);
+extension_sql_file!("../sql/schema/12_schedules.sql", name = "schedules", requires = ["tables"]);
 extension_sql_file!("../sql/schema/20_capture.sql", name = "capture", requires = ["tables"]);
-extension_sql_file!("../sql/schema/30_views.sql", name = "views", requires = ["tables"]);
+extension_sql_file!("../sql/schema/30_views.sql", name = "views", requires = ["tables", "schedules"]);
 extension_sql_file!("../sql/schema/40_builders.sql", name = "builders", requires = ["tables"]);
 extension_sql_file!("../sql/schema/90_finalize.sql", name = "finalize", finalize);
 

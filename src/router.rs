@@ -4,6 +4,7 @@ mod definitions;
 mod held;
 mod lanes;
 mod sweep;
+mod ticks;
 mod wakes;
 
 use std::cell::OnceCell;
@@ -198,6 +199,7 @@ fn route_events(events: &[Event], timers: i64) -> (usize, Vec<pg_sys::Oid>, bool
         started: Vec::new(),
         tenant_columns: OnceCell::new(),
     };
+    let mut freed = Vec::new();
     if !events.is_empty() {
         // Waits come first: a run that is woken by an event and one that is started by it go in this order.
         plan.dispatches.extend(wakes::of_events(events, now));
@@ -206,7 +208,8 @@ fn route_events(events: &[Event], timers: i64) -> (usize, Vec<pg_sys::Oid>, bool
             for event in events {
                 match event.op {
                     Op::Started => plan.start(definitions, event),
-                    Op::Signalled | Op::Ended | Op::Moved => {}
+                    Op::Ended => freed.extend(automation_freed(event)),
+                    Op::Signalled | Op::Moved => {}
                     _ => plan.match_event(definitions, event),
                 }
             }
@@ -218,6 +221,7 @@ fn route_events(events: &[Event], timers: i64) -> (usize, Vec<pg_sys::Oid>, bool
     }
     let many = timers > 0 && due.len() as i64 == timers;
     plan.dispatches.extend(due);
+    let many = plan.ticks(timers, &freed) || many;
     let (dispatches, owners) = plan.write();
     crate::workers::wake::work_at_commit(dispatches > 0);
     (dispatches, owners, many)
@@ -265,7 +269,7 @@ impl Plan {
                         counts.filter_errors += 1;
                         let told = change::matches(trigger, &occurrence, &scope, &mut Budget::default(), None);
                         let told = told.err().map(|reason| reason.to_string()).unwrap_or_default();
-                        log_filter_error(active, event, &trigger.id, &told);
+                        log_filter_error(active, Some(event), &trigger.id, &told);
                         return;
                     }
                     // Not what the trigger is about, as if it were on another topic.
@@ -282,7 +286,7 @@ impl Plan {
                     }
                     Err(error) => {
                         counts.filter_errors += 1;
-                        log_filter_error(active, event, &trigger.id, &error.message);
+                        log_filter_error(active, Some(event), &trigger.id, &error.message);
                         return;
                     }
                 }
@@ -344,7 +348,7 @@ impl Plan {
         }
     }
 
-    /// start_run() wrote an order that names automation and run.
+    /// start_run() wrote an order that names automation and run. The clock's orders name no run: theirs is queued already.
     fn start(&mut self, definitions: &Definitions, event: &Event) {
         let order: Option<serde_json::Value> = event.next.as_deref().and_then(|text| serde_json::from_str(text).ok());
         let field = |name: &str| order.as_ref().and_then(|order| order.get(name)).and_then(serde_json::Value::as_i64);
@@ -440,6 +444,12 @@ impl Plan {
     }
 }
 
+/// The automation whose ticks may have waited for the run that has ended.
+fn automation_freed(event: &Event) -> Option<i64> {
+    let told: serde_json::Value = serde_json::from_str(event.next.as_deref()?).ok()?;
+    told["automation_id"].as_i64()
+}
+
 /// The run that ordered this one and waits for it.
 pub fn parent_of(event: &Event) -> Option<i64> {
     let order: serde_json::Value = serde_json::from_str(event.next.as_deref()?).ok()?;
@@ -455,12 +465,12 @@ pub fn tenant_matches(wanted: Option<&str>, event: &Event) -> bool {
     }
 }
 
-fn log_filter_error(active: &Active, event: &Event, trigger: &str, message: &str) {
+fn log_filter_error(active: &Active, event: Option<&Event>, trigger: &str, message: &str) {
     log::warning(&Entry {
         code: "filter_error",
         automation_id: Some(active.automation_id),
         owner: Some(active.owner),
-        event_id: Some(event.id),
+        event_id: event.map(|event| event.id),
         message: &format!("filter of trigger \"{trigger}\" could not be evaluated, so it does not fire"),
         detail: Some(message),
         ..Default::default()

@@ -14,6 +14,11 @@ pub fn instant(at: Micros) -> Timestamp {
     Timestamp(at.saturating_add(POSTGRES_EPOCH))
 }
 
+/// The core's instant as Postgres' microseconds.
+pub fn micros(at: Timestamp) -> Micros {
+    at.0.saturating_sub(POSTGRES_EPOCH)
+}
+
 /// The roots that come from the event alone. What an expression does not ask for is not worked out.
 pub struct EventScope<'a> {
     event: &'a Event,

@@ -279,13 +279,53 @@ SELECT t.due_at,
   FROM automation_internal.timer AS t
   JOIN automation_internal.automation AS a ON a.id = t.automation_id
  WHERE pg_catalog.pg_has_role(t.owner, 'USAGE')
- ORDER BY t.due_at;
+ UNION ALL
+SELECT s.next_tick,
+       s.next_tick - COALESCE(timestamptz '2000-01-01 00:00:00+00'
+                + pg_catalog.substring(pg_catalog.current_setting('automation_engine.clock', true),
+                                     '^(-\d{1,17}|\d{1,18})$')::bigint * interval '1 microsecond',
+                pg_catalog.clock_timestamp()),
+       a.name,
+       NULL,
+       'tick of ' || s.trigger_id
+  FROM automation_internal.schedule AS s
+  JOIN automation_internal.automation AS a ON a.id = s.automation_id
+ WHERE s.next_tick IS NOT NULL
+   AND a.status = 'active'
+   AND pg_catalog.pg_has_role(a.owner, 'USAGE')
+ ORDER BY due_at;
 COMMENT ON VIEW automation.timers IS 'What happens by itself, soonest first.';
 COMMENT ON COLUMN automation.timers.due_at IS 'When.';
 COMMENT ON COLUMN automation.timers.due_in IS 'How soon that is.';
 COMMENT ON COLUMN automation.timers.automation IS 'Of which automation.';
-COMMENT ON COLUMN automation.timers.run_id IS 'The run it moves.';
-COMMENT ON COLUMN automation.timers.reason IS 'due (a delay, a retry or a timeout is over), look again (time may have made a condition true), arm, run timeout.';
+COMMENT ON COLUMN automation.timers.run_id IS 'The run it moves; none for a tick, which starts one.';
+COMMENT ON COLUMN automation.timers.reason IS 'due (a delay, a retry or a timeout is over), look again (time may have made a condition true), arm, run timeout, tick of a trigger by the clock.';
+
+CREATE VIEW automation.ticks WITH (security_barrier) AS
+SELECT t.tick,
+       a.name AS automation,
+       s.trigger_id AS trigger,
+       t.status,
+       t.reason,
+       t.run_id,
+       t.made_up,
+       t.missed,
+       t.at
+  FROM automation_internal.tick AS t
+  JOIN automation_internal.schedule AS s ON s.id = t.schedule_id
+  JOIN automation_internal.automation AS a ON a.id = s.automation_id
+ WHERE pg_catalog.pg_has_role(a.owner, 'USAGE')
+ ORDER BY t.tick DESC;
+COMMENT ON VIEW automation.ticks IS 'What became of each tick of your triggers by the clock, newest first; the next ones are in timers.';
+COMMENT ON COLUMN automation.ticks.tick IS 'The time of the schedule that it stands for.';
+COMMENT ON COLUMN automation.ticks.automation IS 'Of which automation.';
+COMMENT ON COLUMN automation.ticks.trigger IS 'Of which of its triggers.';
+COMMENT ON COLUMN automation.ticks.status IS 'started (see run_id), queued behind the run before, skipped or missed.';
+COMMENT ON COLUMN automation.ticks.reason IS 'Why it started no run, or not yet.';
+COMMENT ON COLUMN automation.ticks.run_id IS 'The run it started, see automation.runs.';
+COMMENT ON COLUMN automation.ticks.made_up IS 'It was missed and is made up for.';
+COMMENT ON COLUMN automation.ticks.missed IS 'How many ticks just before it were missed.';
+COMMENT ON COLUMN automation.ticks.at IS 'When that was decided.';
 
 CREATE VIEW automation.dead_letters WITH (security_barrier) AS
 SELECT d.id,

@@ -130,6 +130,26 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION automation.dedup(text, interval) IS 'For define(dedup => ...): events for which the key has the same value within the time start one run.';
 
+CREATE FUNCTION automation.on_cron(expr text, timezone text DEFAULT 'UTC', missed text DEFAULT 'once',
+                                   overlap text DEFAULT 'skip', id text DEFAULT NULL, filter text DEFAULT NULL)
+RETURNS automation.trigger LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+        'on', 'cron', 'id', id, 'expr', expr, 'timezone', timezone, 'missed', missed, 'overlap', overlap,
+        'filter', filter));
+END;
+COMMENT ON FUNCTION automation.on_cron(text, text, text, text, text, text) IS 'Fires by the clock: minute hour day month weekday, with seconds before them if there are six fields.';
+
+CREATE FUNCTION automation.on_interval(every interval, missed text DEFAULT 'once', overlap text DEFAULT 'skip',
+                                       id text DEFAULT NULL, filter text DEFAULT NULL)
+RETURNS automation.trigger LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+        'on', 'interval', 'id', id, 'every', automation_internal.duration(every), 'missed', missed,
+        'overlap', overlap, 'filter', filter));
+END;
+COMMENT ON FUNCTION automation.on_interval(interval, text, text, text, text) IS 'Fires at equal distances, counted from when the automation was made active.';
+
 CREATE FUNCTION automation_internal.step_options(id text, condition text, continue_on_error boolean,
                                                  allow_failure boolean, timeout interval, retry jsonb, enabled boolean)
 RETURNS jsonb LANGUAGE sql IMMUTABLE

@@ -10,9 +10,11 @@ use crate::error::{EngineError, EngineResult, OrReport};
 use crate::pg::identity;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::snapshot;
+use crate::router::compile_stored;
 use crate::store::automations::{self, Automation};
 use crate::store::events::{NewEvent, Op, append_event};
 use crate::store::{gates, live, log};
+use crate::timekeeper;
 
 fn row(defined: Defined) -> (String, i32, String, Vec<String>) {
     (defined.name, defined.version, defined.status, defined.notices)
@@ -230,6 +232,12 @@ fn try_transition(name: &str, to: Status) -> Result<&'static str, Refusal> {
     if to == Status::Active {
         gates::forget_failures(known.id);
         thaw(known.id);
+        // One that cannot be read is left out by the router as well, which says so.
+        if let Ok(program) = compile_stored(&known.document) {
+            timekeeper::follow(known.id, &program, true);
+        }
+    } else {
+        timekeeper::rest(known.id);
     }
     announce(action, name, from.word(), to.word());
     Ok("transitioned")
@@ -280,6 +288,7 @@ fn drop_checked(name: &str, runs: &str) -> EngineResult<()> {
         }
     }
     gates::forget(known.id);
+    timekeeper::rest(known.id);
     automations::drop(known.id);
     automations::note_change();
     log::audit("automation.dropped", name, &serde_json::json!({ "version": known.version }));

@@ -55,6 +55,8 @@ const AUTHOR: &[&str] = &[
     "on_state",
     "on_numeric",
     "on_event",
+    "on_cron",
+    "on_interval",
     "on_call",
     "sql",
     "call",

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use super::batch::Claimer;
 use super::breaker;
 use super::suspend::Suspension;
+use super::versions;
 use crate::failpoint::failpoint;
 use crate::pg::clock;
 use crate::pg::session;
@@ -91,9 +92,19 @@ pub fn end(ended: &[EndedRun]) {
         live::delete(&had_waited.iter().map(|run| run.id).collect::<Vec<_>>());
         call_next(&had_waited);
     }
-    for run in ended.iter().filter(|run| run.parent.is_some()) {
+    versions::load(ended.iter().filter(|run| run.trigger_no >= 0).map(|run| run.version_id));
+    for run in ended {
+        let frees = frees_a_tick(run).then(|| serde_json::json!({ "automation_id": run.automation_id }).to_string());
+        if run.parent.is_none() && frees.is_none() {
+            continue;
+        }
         let id = run.id.to_string();
-        append_event(&NewEvent { op: Some(Op::Ended), entity_id: Some(id.as_bytes()), ..Default::default() });
+        append_event(&NewEvent {
+            op: Some(Op::Ended),
+            entity_id: Some(id.as_bytes()),
+            next: frees.as_deref().map(str::as_bytes),
+            ..Default::default()
+        });
     }
 }
 
@@ -116,6 +127,14 @@ fn call_next(ended: &[&EndedRun]) {
         });
         append_event(&NewEvent { op: Some(Op::Moved), next: Some(order.to_string().as_bytes()), ..Default::default() });
     }
+}
+
+/// May a tick of the schedule that started it wait for its end?
+fn frees_a_tick(run: &EndedRun) -> bool {
+    let Ok(place) = usize::try_from(run.trigger_no) else { return false };
+    let Ok(version) = versions::get(run.version_id) else { return false };
+    let schedule = version.program.triggers.get(place).and_then(|trigger| trigger.schedule.as_ref());
+    schedule.is_some_and(automation_core::schedule::Schedule::may_queue)
 }
 
 fn count(ended: &[EndedRun], suspended: &[Suspension], at: i64) {

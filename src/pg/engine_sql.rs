@@ -24,6 +24,10 @@ impl Arg {
         Self::new(pg_sys::TIMESTAMPTZOID, Some(pg_sys::Datum::from(micros)))
     }
 
+    pub fn no_timestamp() -> Self {
+        Self::new(pg_sys::TIMESTAMPTZOID, None)
+    }
+
     pub fn json(text: &str) -> Self {
         Self::new(pg_sys::JSONOID, Some(varlena(text.as_bytes())))
     }

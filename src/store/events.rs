@@ -3,12 +3,13 @@ use std::cell::RefCell;
 
 use pgrx::pg_sys;
 
+use crate::context::{self, Cause};
 use crate::pg::append::{self, Pending, Texts};
 use crate::pg::clock::{self, Micros};
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity;
 use crate::pg::snapshot::assigned_transaction;
-use crate::{context, workers};
+use crate::workers;
 
 /// What happened, as the `op` column has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +96,10 @@ pub struct NewEvent<'a> {
     pub prev: Option<&'a [u8]>,
     pub next: Option<&'a [u8]>,
     pub payload: Option<&'a [u8]>,
+    /// Who or what it comes from, if not from what this process is doing.
+    pub cause: Option<Cause>,
+    /// When it happens, if not now. Never a clock of somebody's own: events are found by the day on the wall.
+    pub at: Option<Micros>,
 }
 
 thread_local!(static PENDING: RefCell<Pending> = const { RefCell::new(Pending::new()) });
@@ -116,8 +121,8 @@ pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
     // Assigns the transaction its id if it has none; must come before the event's id is drawn, since the router relies on
     // ids of transactions younger than a snapshot being younger than that snapshot.
     let xid = assigned_transaction();
-    let cause = context::cause();
-    let at = clock::now();
+    let cause = event.cause.clone().unwrap_or_else(context::cause);
+    let at = event.at.unwrap_or_else(clock::now);
     let texts = Texts::with_room_for(&[
         event.kind.map(str::as_bytes),
         event.entity_id,
@@ -334,6 +339,7 @@ pub fn append_again(event: &Event) -> i64 {
         prev: bytes(&event.prev),
         next: bytes(&event.next),
         payload: bytes(&event.payload),
+        ..Default::default()
     })
 }
 

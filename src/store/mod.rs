@@ -1,8 +1,8 @@
 //! The only SQL in Rust: typed in, typed out. Nothing here decides anything.
 //!
 //! Lock order of the engine, kept by every path: automation row -> dispatch rows in id order -> run rows ->
-//! router_cursor -> appended rows. The router takes router_cursor first but locks no other row; so no two paths wait for each other in
-//! a circle.
+//! router_cursor -> appended rows. The router takes router_cursor first but waits for no other row (those of schedules
+//! it passes over if a definer, who holds the automation's row, has them); so no two paths wait for each other in a circle.
 pub mod automations;
 pub mod dispatches;
 pub mod events;
@@ -18,6 +18,7 @@ pub mod partitions;
 pub mod rights;
 pub mod router;
 pub mod runs;
+pub mod schedules;
 pub mod signals;
 pub mod stats;
 pub mod timers;

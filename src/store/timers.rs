@@ -152,13 +152,19 @@ pub fn of_run(run: i64) -> HashSet<(i32, TimerKind)> {
         .collect()
 }
 
-const NEXT: &str = "
-    SELECT t.due_at
-      FROM automation_internal.timer AS t
-     ORDER BY t.due_at
-     LIMIT 1";
+// LEAST passes over NULL.
+pub const NEXT: &str = "
+    SELECT LEAST((SELECT t.due_at
+                    FROM automation_internal.timer AS t
+                   ORDER BY t.due_at
+                   LIMIT 1),
+                 (SELECT s.next_tick
+                    FROM automation_internal.schedule AS s
+                   WHERE s.next_tick IS NOT NULL
+                   ORDER BY s.next_tick
+                   LIMIT 1))";
 
-/// When the next timer is due.
+/// When the next timer is due, or the next tick of a schedule.
 pub fn next() -> Option<Micros> {
     as_engine(|| query_one(NEXT, &[], |row| row.int8(1))).flatten()
 }

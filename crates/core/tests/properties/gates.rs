@@ -105,7 +105,8 @@ fn every_tick_once(
 ) -> Result<(), TestCaseError> {
     let from = start.and_hms_opt(0, 0, 0).unwrap().and_utc().timestamp() / 60;
     let cron = Cron::parse(&schedule.text()).unwrap();
-    let schedule_of = Schedule { timetable: Timetable::Cron(Box::new(cron), zone), missed, overlap: Overlap::Skip };
+    let (timetable, text) = (Timetable::Cron(Box::new(cron), zone), schedule.text());
+    let schedule_of = Schedule { timetable, missed, overlap: Overlap::Skip, text };
     // the moment of activation is no tick itself
     let mut last = Timestamp(from * 60_000_000 - 1);
     let mut now = last.0;
@@ -125,6 +126,8 @@ fn every_tick_once(
         }
         prop_assert!(due.fire.len() <= 1 || matches!(missed, Missed::All(_)));
         prop_assert!(due.next.is_none_or(|next| next.0 > now));
+        let on_time = due.fire.last().is_some_and(|tick| late(tick) <= 10_000_000);
+        prop_assert_eq!(due.made_up, due.fire.len() - usize::from(on_time));
         seen.extend(due.missed.iter().chain(&due.fire).map(|tick| tick.0 / 60_000_000));
         last = due.last.unwrap_or(last);
     }

@@ -229,6 +229,7 @@ impl Plan {
             prev: None,
             next: Some(order.to_string()),
             payload: Some(payload.to_string()),
+            window: None,
         }
     }
 

@@ -57,7 +57,6 @@ fn not_yet(document: &Document, program: &Program) -> Vec<Problem> {
         let asks = [
             (trigger.schedule.is_some(), "on", "triggers by the clock"),
             (trigger.window.is_some(), "window", "windows"),
-            (trigger.hold_for.is_some(), "hold_for", "hold_for"),
         ];
         let asked = asks.into_iter().filter(|(asked, ..)| *asked);
         found.extend(asked.map(|(_, field, what)| (format!("triggers[{i}].{field}"), what)));
@@ -476,6 +475,9 @@ fn save(
         .ok_or_else(|| EngineError::bug("a version was not saved"))?,
     };
     automations::note_change();
+    if previous.is_some() {
+        crate::executor::drop_changed(id, &program.triggers);
+    }
     let action = if previous.is_some() { "automation.redefined" } else { "automation.defined" };
     log::audit(action, name, &serde_json::json!({ "version": version, "status": status.word() }));
     notices.extend(missing_automations(name, program));

@@ -7,7 +7,7 @@ use crate::pg::engine_sql::{execute, query_one};
 use crate::pg::identity::as_engine;
 use crate::pg::subtransaction::in_subtransaction;
 use crate::router::Swept;
-use crate::store::{dispatches, kinds, live, owners, partitions, router, signals, stats};
+use crate::store::{dispatches, dwells, kinds, live, numeric_memory, owners, partitions, router, signals, stats};
 
 /// How often, in microseconds, the house is kept while there is work at all.
 pub const INTERVAL: i64 = 60 * 1_000_000;
@@ -33,6 +33,7 @@ pub fn keep_house() {
             signals::prune(clock::now() - keep);
         }
     });
+    chore("numbers", || numeric_memory::prune(clock::now()));
     chore("owners", retire_dropped_owners);
     chore("kinds", kinds::forget_dropped);
 }
@@ -75,6 +76,7 @@ pub fn retire_dropped_owners() {
     for run in live::lock(&waiting) {
         crate::api::runs::end_waiting(&run, "owner_dropped");
     }
+    crate::executor::drop_held(dwells::orphaned(), "owner_dropped", None);
 }
 
 fn chore<R>(name: &str, work: impl FnOnce() -> R) {

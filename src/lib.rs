@@ -14,6 +14,7 @@ mod executor;
 mod failpoint;
 mod gucs;
 mod janitor;
+mod numeric;
 mod pg;
 mod router;
 mod scope;
@@ -25,8 +26,9 @@ mod workers;
 
 extension_sql_file!("../sql/schema/00_schemas.sql", name = "schemas", bootstrap);
 extension_sql_file!("../sql/schema/10_tables.sql", name = "tables", requires = ["schemas"]);
+extension_sql_file!("../sql/schema/12_holds.sql", name = "holds", requires = ["tables"]);
 extension_sql_file!("../sql/schema/20_capture.sql", name = "capture", requires = ["tables"]);
-extension_sql_file!("../sql/schema/30_views.sql", name = "views", requires = ["tables"]);
+extension_sql_file!("../sql/schema/30_views.sql", name = "views", requires = ["tables", "holds"]);
 extension_sql_file!("../sql/schema/40_builders.sql", name = "builders", requires = ["tables"]);
 extension_sql_file!("../sql/schema/90_finalize.sql", name = "finalize", finalize);
 

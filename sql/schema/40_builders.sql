@@ -9,68 +9,70 @@ CREATE DOMAIN automation.step AS jsonb
     CONSTRAINT step_check CHECK (pg_catalog.jsonb_typeof(VALUE) = 'object' AND VALUE ? 'do');
 COMMENT ON DOMAIN automation.step IS 'One step, made by sql(), delay(), wait_until(), branch() and the others.';
 
-CREATE FUNCTION automation.on_created(kind text, filter text DEFAULT NULL, id text DEFAULT NULL)
+CREATE FUNCTION automation.on_created(kind text, filter text DEFAULT NULL, id text DEFAULT NULL, hold_for text DEFAULT NULL)
 RETURNS automation.trigger LANGUAGE sql IMMUTABLE
 BEGIN ATOMIC
     SELECT pg_catalog.jsonb_strip_nulls(
-        pg_catalog.jsonb_build_object('on', 'created', 'id', id, 'kind', kind, 'filter', filter));
+        pg_catalog.jsonb_build_object('on', 'created', 'id', id, 'kind', kind, 'filter', filter, 'hold_for', hold_for));
 END;
-COMMENT ON FUNCTION automation.on_created(text, text, text) IS 'Fires when an entity of the kind comes into being.';
+COMMENT ON FUNCTION automation.on_created(text, text, text, text) IS 'Fires when an entity of the kind comes into being.';
 
 CREATE FUNCTION automation.on_updated(kind text, columns text[] DEFAULT NULL, filter text DEFAULT NULL,
-                                      id text DEFAULT NULL)
+                                      id text DEFAULT NULL, hold_for text DEFAULT NULL)
 RETURNS automation.trigger LANGUAGE sql IMMUTABLE
 BEGIN ATOMIC
     SELECT pg_catalog.jsonb_strip_nulls(
-        pg_catalog.jsonb_build_object('on', 'updated', 'id', id, 'kind', kind, 'columns', columns, 'filter', filter));
+        pg_catalog.jsonb_build_object('on', 'updated', 'id', id, 'kind', kind, 'columns', columns, 'filter', filter,
+                                      'hold_for', hold_for));
 END;
-COMMENT ON FUNCTION automation.on_updated(text, text[], text, text) IS 'Fires when an entity of the kind changes; with columns, only if one of them did.';
+COMMENT ON FUNCTION automation.on_updated(text, text[], text, text, text) IS 'Fires when an entity of the kind changes; with columns, only if one of them did.';
 
-CREATE FUNCTION automation.on_deleted(kind text, filter text DEFAULT NULL, id text DEFAULT NULL)
+CREATE FUNCTION automation.on_deleted(kind text, filter text DEFAULT NULL, id text DEFAULT NULL, hold_for text DEFAULT NULL)
 RETURNS automation.trigger LANGUAGE sql IMMUTABLE
 BEGIN ATOMIC
     SELECT pg_catalog.jsonb_strip_nulls(
-        pg_catalog.jsonb_build_object('on', 'deleted', 'id', id, 'kind', kind, 'filter', filter));
+        pg_catalog.jsonb_build_object('on', 'deleted', 'id', id, 'kind', kind, 'filter', filter, 'hold_for', hold_for));
 END;
-COMMENT ON FUNCTION automation.on_deleted(text, text, text) IS 'Fires when an entity of the kind is removed.';
+COMMENT ON FUNCTION automation.on_deleted(text, text, text, text) IS 'Fires when an entity of the kind is removed.';
 
-CREATE FUNCTION automation.on_changed(kind text, filter text DEFAULT NULL, id text DEFAULT NULL)
+CREATE FUNCTION automation.on_changed(kind text, filter text DEFAULT NULL, id text DEFAULT NULL, hold_for text DEFAULT NULL)
 RETURNS automation.trigger LANGUAGE sql IMMUTABLE
 BEGIN ATOMIC
     SELECT pg_catalog.jsonb_strip_nulls(
-        pg_catalog.jsonb_build_object('on', 'changed', 'id', id, 'kind', kind, 'filter', filter));
+        pg_catalog.jsonb_build_object('on', 'changed', 'id', id, 'kind', kind, 'filter', filter, 'hold_for', hold_for));
 END;
-COMMENT ON FUNCTION automation.on_changed(text, text, text) IS 'Fires when an entity of the kind is created, updated or deleted.';
+COMMENT ON FUNCTION automation.on_changed(text, text, text, text) IS 'Fires when an entity of the kind is created, updated or deleted.';
 
 CREATE FUNCTION automation.on_state(kind text, field text DEFAULT NULL, from_value text DEFAULT NULL,
                                     to_value text DEFAULT NULL, id text DEFAULT NULL, not_from text[] DEFAULT NULL,
-                                    not_to text[] DEFAULT NULL, filter text DEFAULT NULL, entity text DEFAULT NULL)
+                                    not_to text[] DEFAULT NULL, filter text DEFAULT NULL, entity text DEFAULT NULL,
+                                    hold_for text DEFAULT NULL)
 RETURNS automation.trigger LANGUAGE sql IMMUTABLE
 BEGIN ATOMIC
     SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
         'on', 'state', 'id', id, 'kind', kind, 'field', field, 'from', from_value, 'to', to_value,
-        'not_from', not_from, 'not_to', not_to, 'filter', filter, 'entity', entity));
+        'not_from', not_from, 'not_to', not_to, 'filter', filter, 'entity', entity, 'hold_for', hold_for));
 END;
-COMMENT ON FUNCTION automation.on_state(text, text, text, text, text, text[], text[], text, text) IS 'Fires when a field goes from one value to another; without values, on any change of it.';
+COMMENT ON FUNCTION automation.on_state(text, text, text, text, text, text[], text[], text, text, text) IS 'Fires when a field goes from one value to another; without values, on any change of it.';
 
 CREATE FUNCTION automation.on_numeric(kind text, field text DEFAULT NULL, above numeric DEFAULT NULL,
                                       below numeric DEFAULT NULL, id text DEFAULT NULL, value text DEFAULT NULL,
-                                      filter text DEFAULT NULL, entity text DEFAULT NULL)
+                                      filter text DEFAULT NULL, entity text DEFAULT NULL, hold_for text DEFAULT NULL)
 RETURNS automation.trigger LANGUAGE sql IMMUTABLE
 BEGIN ATOMIC
     SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
         'on', 'numeric', 'id', id, 'kind', kind, 'field', field, 'value', value, 'above', above, 'below', below,
-        'filter', filter, 'entity', entity));
+        'filter', filter, 'entity', entity, 'hold_for', hold_for));
 END;
-COMMENT ON FUNCTION automation.on_numeric(text, text, numeric, numeric, text, text, text, text) IS 'Fires when a number comes into a range, not while it is in it.';
+COMMENT ON FUNCTION automation.on_numeric(text, text, numeric, numeric, text, text, text, text, text) IS 'Fires when a number comes into a range, not while it is in it.';
 
-CREATE FUNCTION automation.on_event(pattern text, filter text DEFAULT NULL, id text DEFAULT NULL)
+CREATE FUNCTION automation.on_event(pattern text, filter text DEFAULT NULL, id text DEFAULT NULL, hold_for text DEFAULT NULL)
 RETURNS automation.trigger LANGUAGE sql IMMUTABLE
 BEGIN ATOMIC
     SELECT pg_catalog.jsonb_strip_nulls(
-        pg_catalog.jsonb_build_object('on', 'event', 'id', id, 'topic', pattern, 'filter', filter));
+        pg_catalog.jsonb_build_object('on', 'event', 'id', id, 'topic', pattern, 'filter', filter, 'hold_for', hold_for));
 END;
-COMMENT ON FUNCTION automation.on_event(text, text, text) IS 'Fires on events whose topic matches the pattern.';
+COMMENT ON FUNCTION automation.on_event(text, text, text, text) IS 'Fires on events whose topic matches the pattern.';
 
 CREATE FUNCTION automation.on_call(id text DEFAULT NULL)
 RETURNS automation.trigger LANGUAGE sql IMMUTABLE

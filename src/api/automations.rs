@@ -7,6 +7,7 @@ use pgrx::prelude::*;
 
 use crate::define::{self, Defined};
 use crate::error::{EngineError, EngineResult, OrReport};
+use crate::executor;
 use crate::pg::identity;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::snapshot;
@@ -228,8 +229,9 @@ fn try_transition(name: &str, to: Status) -> Result<&'static str, Refusal> {
     automations::set_status(known.id, from.word(), to.word(), "user", &disabled);
     automations::note_change();
     log::audit(action, name, &details);
-    if to == Status::Active {
-        thaw(known.id);
+    match to {
+        Status::Active => thaw(known.id),
+        Status::Paused | Status::Draft => executor::drop_inactive(known.id, &format!("it was made {}", to.word())),
     }
     let payload = serde_json::json!({ "automation": name, "from": from.word(), "to": to.word() }).to_string();
     append_event(&NewEvent {
@@ -274,6 +276,7 @@ fn drop_checked(name: &str, runs: &str) -> EngineResult<()> {
             );
         }
     }
+    executor::drop_inactive(known.id, "it was dropped");
     automations::drop(known.id);
     automations::note_change();
     log::audit("automation.dropped", name, &serde_json::json!({ "version": known.version }));

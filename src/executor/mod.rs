@@ -3,6 +3,7 @@
 mod batch;
 mod bind;
 mod held;
+mod hold;
 mod resume;
 mod run;
 mod scope;
@@ -14,6 +15,7 @@ mod walk;
 mod write;
 
 pub use batch::{Claimer, Turn, Work, fail, look_at_armed, turn};
+pub use hold::{drop_changed, drop_held, drop_inactive};
 pub use resume::cancelled;
 pub use run::of_dispatch;
 pub use step::call_statement;

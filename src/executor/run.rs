@@ -1,8 +1,10 @@
 //! The beginning of a run: gates, then its first walk.
+use std::rc::Rc;
+
 use automation_core::condition::Condition;
 use automation_core::definition::OnPause;
 use automation_core::expr::{Budget, ExprError};
-use automation_core::gate::change::{self, Occurrence};
+use automation_core::gate::change::Occurrence;
 use automation_core::machine::{Machine, State, Thread, text_of};
 
 use super::batch::{Claimer, Outcome};
@@ -12,16 +14,18 @@ use super::suspend;
 use super::versions::{self, Version};
 use super::walk::{Run, Walk, Walked};
 use crate::context::{self, RunContext};
+use crate::numeric;
 use crate::pg::catch::PgError;
 use crate::pg::clock::Micros;
 use crate::pg::identity;
+use crate::router::key_of;
 use crate::store::automations;
 use crate::store::dispatches::Dispatch;
 use crate::store::events::{Event, Op};
 use crate::store::history::{EndedRun, Ending};
 
 /// Why a run did not get to its steps.
-enum Refusal {
+pub enum Refusal {
     No(&'static str),
     Failed(&'static str, PgError),
 }
@@ -93,34 +97,51 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
         let gated = order["retry_of"].is_null();
         let refusal = may_read(owner, event).err().or_else(|| gates(&mut run, &version, event, gated).err());
         match refusal {
-            Some(Refusal::No(reason)) => return Outcome::Ended(run.ended(Ending::Skipped, Some(reason))),
-            Some(Refusal::Failed(reason, error)) => {
-                let error = Some(error_json(&error, None));
-                return Outcome::Ended(EndedRun { error, ..run.ended(Ending::Failed, Some(reason)) });
-            }
-            None => {}
-        }
-        let world = run.scope(&version, event);
-        let state = resume_point(&version, &order);
-        let mut machine = Machine::new(&version.program, state, run.id as u64, run.key.clone());
-        if order["skip"].as_bool() == Some(true) {
-            machine.pass_over();
-        }
-        if !active && version.program.on_pause == OnPause::Freeze {
-            return Outcome::Suspended(Box::new(suspend::frozen(&run, event, &machine)));
-        }
-        let mut walk = Walk { claimer, run: &run, version: version.clone(), steps: String::new() };
-        match walk.go(&mut machine, &world) {
-            Walked::Ended(end) => {
-                let ended = walk.history(&machine, &end);
-                resume::conclude(&mut machine, ended)
-            }
-            Walked::Suspended => {
-                let steps = walk.steps_json();
-                Outcome::Suspended(Box::new(suspend::first(&run, event, &mut machine, &world, steps)))
-            }
+            Some(refusal) => Outcome::Ended(refused(&run, refusal)),
+            None => first_walk(claimer, &run, &version, event, &order, active),
         }
     })
+}
+
+/// A run that did not get to its steps.
+pub fn refused(run: &Run, refusal: Refusal) -> EndedRun {
+    match refusal {
+        Refusal::No(reason) => run.ended(Ending::Skipped, Some(reason)),
+        Refusal::Failed(reason, error) => {
+            EndedRun { error: Some(error_json(&error, None)), ..run.ended(Ending::Failed, Some(reason)) }
+        }
+    }
+}
+
+/// Takes the first steps of a run that has passed all gates.
+pub fn first_walk(
+    claimer: &mut Claimer,
+    run: &Run,
+    version: &Rc<Version>,
+    event: &Event,
+    order: &serde_json::Value,
+    active: bool,
+) -> Outcome {
+    let world = run.scope(version, event);
+    let state = resume_point(version, order);
+    let mut machine = Machine::new(&version.program, state, run.id as u64, run.key.clone());
+    if order["skip"].as_bool() == Some(true) {
+        machine.pass_over();
+    }
+    if !active && version.program.on_pause == OnPause::Freeze {
+        return Outcome::Suspended(Box::new(suspend::frozen(run, event, &machine)));
+    }
+    let mut walk = Walk { claimer, run, version: version.clone(), steps: String::new() };
+    match walk.go(&mut machine, &world) {
+        Walked::Ended(end) => {
+            let ended = walk.history(&machine, &end);
+            resume::conclude(&mut machine, ended)
+        }
+        Walked::Suspended => {
+            let steps = walk.steps_json();
+            Outcome::Suspended(Box::new(suspend::first(run, event, &mut machine, &world, steps)))
+        }
+    }
 }
 
 /// Where the run begins: at the first step, or where the run that it repeats had failed.
@@ -153,7 +174,7 @@ pub fn enter(run: &Run) -> context::Entered {
 }
 
 /// The owner must still be allowed to read what the event shows of the table.
-fn may_read(owner: pgrx::pg_sys::Oid, event: &Event) -> Result<(), Refusal> {
+pub fn may_read(owner: pgrx::pg_sys::Oid, event: &Event) -> Result<(), Refusal> {
     let Some(relation) = event.relation else { return Ok(()) };
     if identity::may_read(relation, owner) {
         return Ok(());
@@ -169,33 +190,40 @@ fn may_read(owner: pgrx::pg_sys::Oid, event: &Event) -> Result<(), Refusal> {
 }
 
 fn gates(run: &mut Run, version: &Version, event: &Event, gated: bool) -> Result<(), Refusal> {
-    let program = &version.program;
-    let trigger = program.triggers.get(run.trigger_no as usize);
-    // A filter over the event alone was evaluated when the event was routed.
-    let filter = trigger.and_then(|trigger| trigger.filter.as_ref()).filter(|filter| !filter.is_pure_event());
-    // So was a change that nothing else decides.
-    let change = trigger.filter(|trigger| gated && !trigger.has_pure_change());
-    if filter.is_none() && change.is_none() && program.condition.is_none() && program.key.is_none() {
+    if gated {
+        before_hold(run, version, event)?;
+    }
+    after_hold(run, version, event, gated)
+}
+
+/// The gates before `hold_for`: what of config and filter was not decided when the event was routed.
+pub fn before_hold(run: &Run, version: &Version, event: &Event) -> Result<(), Refusal> {
+    let Some(trigger) = version.program.triggers.get(run.trigger_no as usize) else { return Ok(()) };
+    let filter = trigger.filter.as_ref().filter(|filter| !filter.is_pure_event());
+    if trigger.has_pure_change() && filter.is_none() {
         return Ok(());
     }
     let scope = run.scope(version, event);
-    if let Some(trigger) = change {
+    if !trigger.has_pure_change() {
         let occurrence =
             Occurrence { tenant: event.tenant.as_deref(), entity: event.entity_id.as_deref(), changed: &event.changed };
-        if change::config(trigger, &occurrence, &scope, &mut Budget::default(), None).is_err() {
+        if numeric::config(run.automation_id, trigger, || key_of(event), &occurrence, &scope).is_err() {
             return Err(Refusal::No("trigger"));
         }
     }
-    for (condition, reason) in [(filter, "filter"), (program.condition.as_ref(), "condition")] {
-        let Some(condition) = condition.filter(|_| gated) else { continue };
-        match holds(condition, &scope) {
-            Ok(true) => {}
-            Ok(false) => return Err(Refusal::No(reason)),
-            Err(error) => {
-                let error = from_expression(&error, &text_of(condition));
-                return Err(Refusal::Failed("condition_failed", error));
-            }
-        }
+    filter.map_or(Ok(()), |filter| judge(filter, &scope, "filter"))
+}
+
+/// The gates behind it. The condition was looked at already if it is not to be `conditional`.
+pub fn after_hold(run: &mut Run, version: &Version, event: &Event, conditional: bool) -> Result<(), Refusal> {
+    let program = &version.program;
+    let condition = program.condition.as_ref().filter(|_| conditional);
+    if condition.is_none() && program.key.is_none() {
+        return Ok(());
+    }
+    let scope = run.scope(version, event);
+    if let Some(condition) = condition {
+        judge(condition, &scope, "condition")?;
     }
     if let Some(key) = &program.key {
         match key.eval(&scope, &mut Budget::default()) {
@@ -204,6 +232,14 @@ fn gates(run: &mut Run, version: &Version, event: &Event, gated: bool) -> Result
         }
     }
     Ok(())
+}
+
+fn judge(condition: &Condition, scope: &RunScope<'_>, reason: &'static str) -> Result<(), Refusal> {
+    match holds(condition, scope) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Refusal::No(reason)),
+        Err(error) => Err(Refusal::Failed("condition_failed", from_expression(&error, &text_of(condition)))),
+    }
 }
 
 fn holds(condition: &Condition, scope: &RunScope<'_>) -> Result<bool, ExprError> {

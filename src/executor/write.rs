@@ -31,7 +31,7 @@ pub fn write(
     suspend(claimer, suspended);
     end(ended);
     dispatches::finish(claimer.owner, done);
-    count(ended, suspended, at);
+    count(ended, suspended, &std::mem::take(&mut claimer.held), at);
     for run in ended.iter().flat_map(|run| &run.abandoned).chain(suspended.iter().flat_map(|put| &put.abandoned)) {
         crate::api::runs::cancel_abandoned(*run);
     }
@@ -92,7 +92,8 @@ pub fn end(ended: &[EndedRun]) {
     }
 }
 
-fn count(ended: &[EndedRun], suspended: &[Suspension], at: i64) {
+/// Counts what became of runs, and what began to be held: (automation, trigger).
+pub fn count(ended: &[EndedRun], suspended: &[Suspension], held: &[(i32, i16)], at: i64) {
     let mut counts: HashMap<(i32, i16), Counts> = HashMap::new();
     for run in ended {
         let counts = counts.entry((run.automation_id, run.trigger_no)).or_default();
@@ -104,6 +105,9 @@ fn count(ended: &[EndedRun], suspended: &[Suspension], at: i64) {
             Ending::Cancelled => counts.cancelled += 1,
             Ending::Skipped => counts.skipped += 1,
         }
+    }
+    for trigger in held {
+        counts.entry(*trigger).or_default().held += 1;
     }
     for put in suspended.iter().filter(|put| put.is_new) {
         counts.entry((put.run.automation_id, put.run.trigger_no)).or_default().entered += 1;

@@ -337,6 +337,48 @@ SELECT automation.set_clock('2030-01-02') IS NOT NULL AS set, automation.run_tim
 SELECT at(831);
 SELECT at(835);
 
+-- by the clock on the wall. What was committed before a deadline beats it, also if it is routed after it
+SELECT automation.set_clock(NULL);
+CREATE PROCEDURE time_is_up() LANGUAGE sql AS $$
+    UPDATE automation_internal.timer SET due_at = clock_timestamp() WHERE reason = 'h';
+    UPDATE automation_internal.dwell AS d SET deadline = t.due_at FROM automation_internal.timer AS t WHERE t.run_id = d.run_id;
+$$;
+CREATE FUNCTION now() RETURNS SETOF text LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM automation.drain();
+    RETURN QUERY SELECT 'fires: ' || what FROM holds.effect ORDER BY seq;
+    DELETE FROM holds.effect;
+    RETURN QUERY SELECT concat_ws(' ', r.entity, r.status || ',', r.ended_reason || ':', r.detail)
+                   FROM automation.runs AS r
+                  WHERE r.status <> 'completed' AND r.automation LIKE 'h-%' AND r.id NOT IN (SELECT run FROM holds.told) ORDER BY r.id;
+    INSERT INTO holds.told SELECT r.id FROM automation.runs AS r WHERE r.automation LIKE 'h-%' AND r.id NOT IN (SELECT run FROM holds.told);
+    RETURN QUERY SELECT format('%s %s held for %s', w.automation, w.step, w.key) FROM automation.waiting AS w WHERE w.kind = 'hold_for' ORDER BY w.run_id;
+END $$;
+UPDATE door SET state = 'closed';
+UPDATE door SET state = 'open' WHERE id = 1;
+SELECT holds.now();
+UPDATE door SET state = 'closed';
+CALL time_is_up();
+SELECT automation.run_timers() AS due;
+SELECT holds.now();
+-- also if a batch is under way that began before
+UPDATE door SET state = 'open' WHERE id = 1;
+SELECT holds.now();
+INSERT INTO house VALUES (2), (3);
+SELECT automation.route(1) AS routed;
+UPDATE door SET state = 'closed';
+CALL time_is_up();
+SELECT automation.route(1) AS routed;
+SELECT automation.route(1) AS routed;
+SELECT reason FROM automation.dispatches;
+SELECT holds.now();
+-- what happens after it does not
+UPDATE door SET state = 'open' WHERE id = 1;
+SELECT holds.now();
+CALL time_is_up();
+UPDATE door SET state = 'closed';
+SELECT holds.now();
+
 -- counted
 SELECT automation, held, entered, completed, skipped, failed, cancelled FROM automation.stat_automations WHERE automation LIKE 'h-%' ORDER BY 1;
 SELECT count(automation.drop_automation(name)) FROM automation.automations WHERE name LIKE 'h-%';
@@ -347,7 +389,6 @@ SELECT count(*) AS timers FROM automation_internal.timer WHERE reason = 'h';
 SELECT path, message, hint FROM automation.validate('{"name": "h-bad", "steps": [{"do": "sql", "sql": "SELECT 1"}], "trigger": {"on": "call", "hold_for": "5 minutes"}}');
 SELECT path, message FROM automation.validate('{"name": "h-bad", "steps": [{"do": "sql", "sql": "SELECT 1"}], "trigger": {"on": "updated", "kind": "h_door", "hold_for": "soon"}}');
 
-SELECT automation.set_clock(NULL);
 SELECT automation.unwatch_table('door'), automation.unwatch_table('sensor'), automation.unwatch_table('house');
 SET client_min_messages = warning;
 DROP SCHEMA holds CASCADE;

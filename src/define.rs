@@ -44,26 +44,9 @@ pub fn examine(json: &serde_json::Value, owner: pg_sys::Oid) -> Result<(Document
     let document = definition::read(json).map_err(raise)?;
     let (program, mut problems) = compile_parts(&document);
     problems.extend(names_problems(&document, &program));
-    problems.extend(not_yet(&program));
     let mut findings = raise(problems);
     findings.extend(statements(&document, &program, owner));
     if findings.is_empty() { Ok((document, program)) } else { Err(findings) }
-}
-
-/// What a document can say and this version of the engine does not do. Better refused than ignored.
-fn not_yet(program: &Program) -> Vec<Problem> {
-    let mut found: Vec<(String, &str)> = Vec::new();
-    for (i, trigger) in program.triggers.iter().enumerate() {
-        let asks = [(trigger.hold_for.is_some(), "hold_for", "hold_for")];
-        let asked = asks.into_iter().filter(|(asked, ..)| *asked);
-        found.extend(asked.map(|(_, field, what)| (format!("triggers[{i}].{field}"), what)));
-    }
-    let problem = |(path, what): (String, &str)| {
-        let mut problem = Problem::shape(path, "definition", format!("this version does not support {what}"));
-        problem.error.kind = ExprErrorKind::NotSupported;
-        problem
-    };
-    found.into_iter().map(problem).collect()
 }
 
 fn finding(name: &str, problem: Problem) -> Finding {
@@ -467,6 +450,9 @@ fn save(
         _ => timekeeper::rest(id),
     }
     automations::note_change();
+    if previous.is_some() {
+        crate::executor::drop_changed(id, &program.triggers);
+    }
     let action = if previous.is_some() { "automation.redefined" } else { "automation.defined" };
     log::audit(action, name, &serde_json::json!({ "version": version, "status": status.word() }));
     notices.extend(missing_automations(name, program));

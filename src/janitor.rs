@@ -10,7 +10,8 @@ use crate::pg::identity::as_engine;
 use crate::pg::subtransaction::in_subtransaction;
 use crate::router::Swept;
 use crate::store::{
-    automations, dispatches, gates, history, kinds, live, owners, partitions, router, schedules, signals, stats,
+    automations, dispatches, dwells, gates, history, kinds, live, numeric_memory, owners, partitions, router,
+    schedules, signals, stats,
 };
 
 /// How often, in microseconds, the house is kept while there is work at all.
@@ -56,6 +57,7 @@ pub fn keep_house() {
             schedules::prune(clock::day_start(today - days));
         }
     });
+    chore("numbers", || numeric_memory::prune(clock::now()));
     chore("owners", retire_dropped_owners);
     chore("kinds", kinds::forget_dropped);
 }
@@ -118,6 +120,7 @@ pub fn retire_dropped_owners() {
     for run in live::lock(&waiting) {
         crate::api::runs::end_waiting(&run, "owner_dropped");
     }
+    crate::executor::drop_held(dwells::orphaned(), "owner_dropped", None);
 }
 
 fn chore<R>(name: &str, work: impl FnOnce() -> R) {

@@ -14,6 +14,7 @@ mod executor;
 mod failpoint;
 mod gucs;
 mod janitor;
+mod numeric;
 mod pg;
 mod router;
 mod scope;
@@ -28,8 +29,9 @@ extension_sql_file!("../sql/schema/00_schemas.sql", name = "schemas", bootstrap)
 extension_sql_file!("../sql/schema/10_tables.sql", name = "tables", requires = ["schemas"]);
 extension_sql_file!("../sql/schema/11_gates.sql", name = "gates", requires = ["tables"]);
 extension_sql_file!("../sql/schema/12_schedules.sql", name = "schedules", requires = ["tables"]);
+extension_sql_file!("../sql/schema/13_holds.sql", name = "holds", requires = ["tables"]);
 extension_sql_file!("../sql/schema/20_capture.sql", name = "capture", requires = ["tables"]);
-extension_sql_file!("../sql/schema/30_views.sql", name = "views", requires = ["tables", "schedules"]);
+extension_sql_file!("../sql/schema/30_views.sql", name = "views", requires = ["tables", "schedules", "holds"]);
 extension_sql_file!("../sql/schema/40_builders.sql", name = "builders", requires = ["tables"]);
 extension_sql_file!("../sql/schema/90_finalize.sql", name = "finalize", finalize);
 

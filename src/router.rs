@@ -2,6 +2,7 @@
 //! moves the cursor, in the caller's transaction. Runs no user SQL and evaluates only filters over the event itself.
 mod definitions;
 mod held;
+mod holds;
 mod lanes;
 mod sweep;
 mod ticks;
@@ -14,6 +15,7 @@ use automation_core::definition::{Mode, Ordering};
 use automation_core::expr::{Budget, Expr};
 use automation_core::gate::change::{self, Occurrence};
 use automation_core::gate::{Code, key};
+use automation_core::program::Trigger;
 use pgrx::pg_sys;
 
 use crate::failpoint::failpoint;
@@ -29,10 +31,12 @@ use crate::store::history::{EndedRun, Ending};
 use crate::store::log::{self, Entry};
 use crate::store::router::{self as cursor_store, Cursor, Late, Moment};
 use crate::store::stats::{self, Counts};
-use crate::{gucs, store};
+use crate::{gucs, numeric, store};
 pub use definitions::compile_stored;
 use definitions::{Active, Definitions};
 pub use held::changed;
+use holds::Holds;
+pub use holds::key_of;
 pub use sweep::{Swept, has_turn_coming, is_on_its_way, sweep};
 
 /// What a turn of the router did.
@@ -61,7 +65,8 @@ pub fn route(limit: i64) -> Routed {
         let Batch { events, position, done } = next_events(&cursor, &to, limit);
         failpoint("route_read");
         // What was committed before a deadline beats it: timers come when all that can be seen is routed, and behind it.
-        let (dispatches, owners, many) = route_events(&events, if done { limit } else { 0 });
+        let timers = Timers { most: if done { limit } else { 0 }, by: to.at, held: true };
+        let (dispatches, owners, many) = route_events(&events, timers);
         failpoint("route_written");
         if done {
             cursor_store::finish_batch(&cursor, &to);
@@ -69,7 +74,8 @@ pub fn route(limit: i64) -> Routed {
             cursor_store::advance(&to, position);
         }
         failpoint("route_advanced");
-        Routed::Events { events: events.len(), dispatches, more: !done || many, owners }
+        // Timers that have come since the batch began are for the next one.
+        Routed::Events { events: events.len(), dispatches, more: !done || many || cursor.to.is_some(), owners }
     })
 }
 
@@ -139,7 +145,7 @@ pub fn route_own(above: i64) -> (usize, i64) {
         let events = cursor_store::events_of(&mut log, &own, above, i64::MAX, gucs::route_batch_size());
         drop(log);
         let Some(last) = events.last().map(|event| event.id) else { return (0, above) };
-        route_events(&events, 0);
+        route_events(&events, Timers::default());
         cursor_store::note_ahead(xid, last);
         (events.len(), last)
     })
@@ -182,13 +188,24 @@ pub fn run_timers(limit: i64) -> usize {
         if cursor_store::take().is_none() {
             return 0;
         }
-        route_events(&[], limit).0
+        // What is held may be broken by what is not routed yet.
+        route_events(&[], Timers { most: limit, by: clock::now(), held: !anything_new() }).0
     })
+}
+
+/// Which timers are taken with a batch.
+#[derive(Default)]
+struct Timers {
+    most: i64,
+    /// Those due by then: what was committed before that is routed.
+    by: Micros,
+    /// Also those of what is held.
+    held: bool,
 }
 
 /// Matches events against all active triggers and all waits, takes up to so many timers that are due, and writes what
 /// follows. Says how many dispatches that were, whose, and whether more timers may be due.
-fn route_events(events: &[Event], timers: i64) -> (usize, Vec<pg_sys::Oid>, bool) {
+fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, bool) {
     let now = clock::now();
     let mut plan = Plan {
         now,
@@ -198,6 +215,7 @@ fn route_events(events: &[Event], timers: i64) -> (usize, Vec<pg_sys::Oid>, bool
         readers: HashMap::new(),
         started: Vec::new(),
         tenant_columns: OnceCell::new(),
+        holds: Holds::default(),
     };
     let mut freed = Vec::new();
     if !events.is_empty() {
@@ -215,13 +233,13 @@ fn route_events(events: &[Event], timers: i64) -> (usize, Vec<pg_sys::Oid>, bool
             }
         });
     }
-    let due = if timers > 0 { wakes::due_timers(timers) } else { Vec::new() };
+    let due = if timers.most > 0 { wakes::due_timers(timers.most, timers.by, timers.held) } else { Vec::new() };
     if !due.is_empty() {
         failpoint("timers_taken");
     }
-    let many = timers > 0 && due.len() as i64 == timers;
+    let many = timers.most > 0 && due.len() as i64 == timers.most;
     plan.dispatches.extend(due);
-    let many = plan.ticks(timers, &freed) || many;
+    let many = plan.ticks(timers.most, &freed) || many;
     let (dispatches, owners) = plan.write();
     crate::workers::wake::work_at_commit(dispatches > 0);
     (dispatches, owners, many)
@@ -238,6 +256,7 @@ struct Plan {
     started: Vec<i64>,
     /// The tenant column of each kind that has one.
     tenant_columns: OnceCell<HashMap<String, String>>,
+    holds: Holds,
 }
 
 impl Plan {
@@ -248,58 +267,28 @@ impl Plan {
         let mut refused = Vec::new();
         definitions.for_each_match(&topic, |active, trigger_no| {
             let Some(trigger) = active.program.triggers.get(trigger_no) else { return };
-            if !tenant_matches(active.program.tenant.as_deref(), event) {
-                return;
-            }
-            let counts = self.counts.entry((active.automation_id, trigger_no as i16)).or_default();
-            // Whoever may not read the table must not learn from his filter what is in it: his run says so itself.
-            let may_read = event.relation.is_none_or(|relation| {
-                let key = (active.owner, relation);
-                *self.readers.entry(key).or_insert_with(|| identity::may_read(relation, active.owner))
-            });
-            if may_read && trigger.has_pure_change() {
-                let occurrence = Occurrence {
-                    tenant: event.tenant.as_deref(),
-                    entity: event.entity_id.as_deref(),
-                    changed: &event.changed,
-                };
-                match change::config(trigger, &occurrence, &scope, &mut Budget::default(), None) {
-                    Ok(()) => {}
-                    Err(Code::ValueError) => {
-                        counts.filter_errors += 1;
-                        let told = change::matches(trigger, &occurrence, &scope, &mut Budget::default(), None);
-                        let told = told.err().map(|reason| reason.to_string()).unwrap_or_default();
-                        log_filter_error(active, Some(event), &trigger.id, &told);
-                        return;
-                    }
-                    // Not what the trigger is about, as if it were on another topic.
-                    Err(_) => return,
-                }
-            }
-            let filter = trigger.filter.as_ref().filter(|filter| may_read && filter.is_pure_event());
-            if let Some(filter) = filter {
-                match filter.holds(&scope, &mut Budget::default()) {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        counts.filtered += 1;
-                        return;
-                    }
-                    Err(error) => {
-                        counts.filter_errors += 1;
-                        log_filter_error(active, Some(event), &trigger.id, &error.message);
-                        return;
-                    }
-                }
-            }
-            if too_deep {
-                counts.refused += 1;
+            let mut fires = self.fires(active, trigger, trigger_no, event, &scope);
+            if fires && too_deep {
+                self.count(active, trigger_no).refused += 1;
                 refused.push(active.name.clone());
-                return;
+                fires = false;
             }
-            counts.matched += 1;
-            let dispatch = self.dispatch(active, event, trigger_no as i16, Reason::Trigger, None);
-            self.dispatches.push(dispatch);
+            if fires {
+                self.count(active, trigger_no).matched += 1;
+            }
+            if trigger.hold_for.is_some() {
+                self.hear(active, trigger, trigger_no, event, fires);
+            } else if fires {
+                let mut dispatch = self.dispatch(active, event, trigger_no as i16, Reason::Trigger, None);
+                if !trigger.has_pure_change() {
+                    // What it remembers of a number depends on the order of the changes.
+                    let id = active.automation_id.to_string();
+                    dispatch.ordering_key.get_or_insert_with(|| hash(&[&id, "hold", &key_of(event)]));
+                }
+                self.dispatches.push(dispatch);
+            }
         });
+        self.check_holders(definitions, &topic, event);
         if !refused.is_empty() {
             log::warning(&Entry {
                 code: "chain_too_deep",
@@ -320,6 +309,64 @@ impl Plan {
         let columns = self.tenant_columns.get_or_init(store::kinds::tenant_columns);
         let column = event.kind.as_ref().and_then(|kind| columns.get(kind));
         column.is_some_and(|column| event.changed.contains(column))
+    }
+
+    fn count(&mut self, active: &Active, trigger_no: usize) -> &mut Counts {
+        self.counts.entry((active.automation_id, trigger_no as i16)).or_default()
+    }
+
+    /// Does an event fire a trigger, as far as the event alone can tell?
+    fn fires(
+        &mut self,
+        active: &Active,
+        trigger: &Trigger,
+        trigger_no: usize,
+        event: &Event,
+        scope: &EventScope<'_>,
+    ) -> bool {
+        if !tenant_matches(active.program.tenant.as_deref(), event) {
+            return false;
+        }
+        // Whoever may not read the table must not learn from his filter what is in it: his run says so itself.
+        let may_read = event.relation.is_none_or(|relation| {
+            let key = (active.owner, relation);
+            *self.readers.entry(key).or_insert_with(|| identity::may_read(relation, active.owner))
+        });
+        if !may_read {
+            return true;
+        }
+        if trigger.has_pure_change() {
+            let occurrence = Occurrence {
+                tenant: event.tenant.as_deref(),
+                entity: event.entity_id.as_deref(),
+                changed: &event.changed,
+            };
+            match numeric::config(active.automation_id, trigger, || key_of(event), &occurrence, scope) {
+                Ok(()) => {}
+                Err(Code::ValueError) => {
+                    self.count(active, trigger_no).filter_errors += 1;
+                    let told = change::matches(trigger, &occurrence, scope, &mut Budget::default(), None);
+                    let told = told.err().map(|reason| reason.to_string()).unwrap_or_default();
+                    log_filter_error(active, Some(event), &trigger.id, &told);
+                    return false;
+                }
+                // Not what the trigger is about, as if it were on another topic.
+                Err(_) => return false,
+            }
+        }
+        let Some(filter) = trigger.filter.as_ref().filter(|filter| filter.is_pure_event()) else { return true };
+        match filter.holds(scope, &mut Budget::default()) {
+            Ok(true) => true,
+            Ok(false) => {
+                self.count(active, trigger_no).filtered += 1;
+                false
+            }
+            Err(error) => {
+                self.count(active, trigger_no).filter_errors += 1;
+                log_filter_error(active, Some(event), &trigger.id, &error.message);
+                false
+            }
+        }
     }
 
     fn dispatch(
@@ -414,6 +461,7 @@ impl Plan {
     }
 
     fn write(mut self) -> (usize, Vec<pg_sys::Oid>) {
+        self.settle_checks();
         let cancelled = store::router::take_cancelled(&self.started);
         for run_id in cancelled {
             if let Some(place) = self.dispatches.iter().position(|d| d.run_id == run_id && d.reason.starts()) {

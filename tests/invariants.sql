@@ -93,7 +93,17 @@ SELECT x.what, x.run_id, x.wait_no
  WHERE NOT EXISTS (SELECT FROM automation_internal.run AS r
                     WHERE r.id = x.run_id
                       AND (x.wait_no = 0
-                           OR EXISTS (SELECT FROM json_array_elements(r.waits) AS w WHERE (w ->> 'no')::int = x.wait_no)));
+                           OR EXISTS (SELECT FROM json_array_elements(r.waits) AS w WHERE (w ->> 'no')::int = x.wait_no)))
+   AND NOT EXISTS (SELECT FROM automation_internal.dwell AS d WHERE d.run_id = x.run_id AND x.what = 'timer' AND x.wait_no = 0);
+
+-- I3 what is held has its timer, or its time has come, and it has not become a run
+SELECT d.run_id, d.trigger_id, d.key, d.deadline
+  FROM automation_internal.dwell AS d
+ WHERE NOT EXISTS (SELECT FROM automation_internal.timer AS t
+                    WHERE t.run_id = d.run_id AND t.reason = 'h' AND t.due_at = d.deadline)
+   AND NOT EXISTS (SELECT FROM automation_internal.dispatch AS q WHERE q.run_id = d.run_id AND q.reason = 'o')
+    OR EXISTS (SELECT FROM automation_internal.run_history AS h WHERE h.id = d.run_id)
+    OR EXISTS (SELECT FROM automation_internal.run AS r WHERE r.id = d.run_id);
 
 -- I5 no run ended twice
 SELECT h.id, count(*), array_agg(h.event_id) AS events, array_agg(h.status) AS statuses

@@ -92,7 +92,8 @@ CREATE INDEX event_dedup_created_at_idx ON automation_internal.event_dedup (crea
 
 -- The router's place in the log, after PgQ: everything visible in to_snapshot but not in from_snapshot is the current
 -- batch, routed in id order up to position. from_floor: a transaction that began after from_snapshot has only ids
--- above it. to_ceiling: no event visible in to_snapshot is above it. One row, taken FOR UPDATE SKIP LOCKED.
+-- above it. to_ceiling: no event visible in to_snapshot is above it. to_at: what was committed by then is visible in
+-- to_snapshot. One row, taken FOR UPDATE SKIP LOCKED.
 CREATE TABLE automation_internal.router_cursor (
     singleton      boolean     NOT NULL DEFAULT true CONSTRAINT router_cursor_pkey PRIMARY KEY,
     from_snapshot  pg_snapshot NOT NULL,
@@ -100,6 +101,7 @@ CREATE TABLE automation_internal.router_cursor (
     to_snapshot    pg_snapshot,
     to_floor       bigint,
     to_ceiling     bigint,
+    to_at          timestamptz,
     position       bigint      NOT NULL DEFAULT 0,
     CONSTRAINT router_cursor_singleton_check CHECK (singleton)
 ) WITH (fillfactor = 10);
@@ -130,6 +132,8 @@ CREATE TABLE automation_internal.automation (
     activated_at     timestamptz,
     paused_at        timestamptz,
     finish_runs      boolean     NOT NULL DEFAULT false,
+    -- since when without a break; activated_at is when it first was
+    active_since     timestamptz,
     CONSTRAINT automation_status_check CHECK (status IN ('draft', 'active', 'paused', 'dropped'))
 );
 -- a dropped automation keeps its row, so that its history keeps its name; the name itself is free again
@@ -187,10 +191,10 @@ CREATE TABLE automation_internal.dispatch (
     CONSTRAINT dispatch_pkey PRIMARY KEY (owner, id),
     -- the second wall against a double start; a wake has no event of its own (its cause may wake many)
     CONSTRAINT dispatch_event_id_automation_id_trigger_no_key UNIQUE (event_id, automation_id, trigger_no),
-    CONSTRAINT dispatch_reason_check CHECK (reason IN ('t', 'm', 'w', 'd', 'e', 'g', 'r', 'k', 'z', 'x', 'a', 's', 'q')),
+    CONSTRAINT dispatch_reason_check CHECK (reason IN ('t', 'm', 'w', 'd', 'e', 'g', 'r', 'k', 'z', 'x', 'a', 's', 'q', 'h', 'b', 'o')),
     CONSTRAINT dispatch_event_id_check CHECK ((event_id IS NOT NULL) = (reason IN ('t', 'm')))
 );
-COMMENT ON TABLE automation_internal.dispatch IS 'The queue of stage 2. Only the router inserts. The id is the place in the owner''s queue: by priority, then tenants in turn, each in the order of routing. Starts a run: t(rigger), m(anual). Wakes the wait wait_no of a run: w (something changed), d(ue), e(vent), g (signal), r(un ended), k (skip), z (go on after a freeze), x (the run took too long), a(rmed: look once more), s(weep: is all in order?), q (it may be its turn).';
+COMMENT ON TABLE automation_internal.dispatch IS 'The queue of stage 2. Only the router inserts. The id is the place in the owner''s queue: by priority, then tenants in turn, each in the order of routing. Starts a run: t(rigger), m(anual). Wakes the wait wait_no of a run: w (something changed), d(ue), e(vent), g (signal), r(un ended), k (skip), z (go on after a freeze), x (the run took too long), a(rmed: look once more), s(weep: is all in order?), q (it may be its turn). For triggers with hold_for, with the event as cause: h (it fired: begin or go on), b (it may be broken), o(ver: its time has come).';
 -- one number per inserted batch, so that a router knows whether another has been at work since
 CREATE SEQUENCE automation_internal.dispatch_id_seq CACHE 1;
 
@@ -276,7 +280,8 @@ CREATE INDEX wake_index_source_kind_entity_id_idx ON automation_internal.wake_in
 CREATE INDEX wake_index_run_id_wait_no_idx ON automation_internal.wake_index (run_id, wait_no);
 
 -- One row per deadline. reason: d(ue: a delay, a try, a timeout), l(ook again: time alone may make a condition true),
--- a(rm: evaluate once more, after the commit that armed the wait), x (the run took too long; wait_no is 0).
+-- a(rm: evaluate once more, after the commit that armed the wait), x (the run took too long; wait_no is 0), h (hold_for is
+-- over; wait_no is 0).
 -- Column order is known to src/store/timers.rs.
 CREATE TABLE automation_internal.timer (
     due_at         timestamptz NOT NULL,
@@ -286,7 +291,7 @@ CREATE TABLE automation_internal.timer (
     automation_id  integer     NOT NULL,
     version_id     integer     NOT NULL,
     reason         "char"      NOT NULL,
-    CONSTRAINT timer_reason_check CHECK (reason IN ('d', 'l', 'a', 'x'))
+    CONSTRAINT timer_reason_check CHECK (reason IN ('d', 'l', 'a', 'x', 'h'))
 );
 COMMENT ON TABLE automation_internal.timer IS 'When something is to happen by itself.';
 -- serves the conductor
@@ -326,6 +331,7 @@ CREATE TABLE automation_internal.stat (
     filtered       bigint      NOT NULL,
     filter_errors  bigint      NOT NULL,
     refused        bigint      NOT NULL,
+    held           bigint      NOT NULL,
     entered        bigint      NOT NULL,
     completed      bigint      NOT NULL,
     failed         bigint      NOT NULL,

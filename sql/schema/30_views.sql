@@ -211,12 +211,13 @@ COMMENT ON COLUMN automation.events.xid IS 'The transaction that wrote it.';
 
 CREATE VIEW automation.dispatches WITH (security_barrier) AS
 SELECT d.id,
-       d.run_id,
+       NULLIF(d.run_id, 0) AS run_id,
        a.name AS automation,
        CASE d.reason WHEN 't' THEN 'trigger' WHEN 'm' THEN 'manual' WHEN 'w' THEN 'wake' WHEN 'd' THEN 'due'
                      WHEN 'e' THEN 'event' WHEN 'g' THEN 'signal' WHEN 'r' THEN 'run_ended' WHEN 'k' THEN 'skip'
                      WHEN 'z' THEN 'thaw' WHEN 'x' THEN 'timeout' WHEN 'a' THEN 'arm' WHEN 's' THEN 'sweep'
-                     WHEN 'q' THEN 'turn' END AS reason,
+                     WHEN 'q' THEN 'turn' WHEN 'h' THEN 'hold' WHEN 'b' THEN 'hold_check' WHEN 'o' THEN 'hold_over'
+                     END AS reason,
        COALESCE(d.event_id, d.cause_id) AS event_id,
        d.attempt,
        d.created_at,
@@ -229,13 +230,15 @@ COMMENT ON VIEW automation.dispatches IS 'Work that is routed but not yet done.'
 COMMENT ON COLUMN automation.dispatches.id IS 'Place in the queue.';
 COMMENT ON COLUMN automation.dispatches.run_id IS 'The run it will start or move.';
 COMMENT ON COLUMN automation.dispatches.automation IS 'Of which automation.';
-COMMENT ON COLUMN automation.dispatches.reason IS 'What starts it (trigger, manual) or moves it (wake, due, event, signal, run_ended, skip, thaw, timeout, arm, sweep, turn).';
+COMMENT ON COLUMN automation.dispatches.reason IS 'What starts it (trigger, manual) or moves it (wake, due, event, signal, run_ended, skip, thaw, timeout, arm, sweep, turn); hold, hold_check and hold_over are about what is held for a while.';
 COMMENT ON COLUMN automation.dispatches.event_id IS 'The event behind it.';
 COMMENT ON COLUMN automation.dispatches.attempt IS 'How often a server crash interrupted it.';
 COMMENT ON COLUMN automation.dispatches.created_at IS 'When it was routed.';
 COMMENT ON COLUMN automation.dispatches.owner IS 'The role that will run it.';
 
 CREATE VIEW automation.waiting WITH (security_barrier) AS
+SELECT x.run_id, x.automation, x.step, x.waiting_for, x.since, x.deadline, x.refs, x.kind, x.key, x.entity, x.frozen
+  FROM (
 SELECT l.id AS run_id,
        a.name AS automation,
        w.value ->> 'step' AS step,
@@ -247,22 +250,40 @@ SELECT l.id AS run_id,
        w.value ->> 'kind' AS kind,
        l.key,
        l.kind || ':' || l.entity_id AS entity,
-       l.status = 'frozen' AS frozen
+       l.status = 'frozen' AS frozen,
+       w.ordinality AS place
   FROM automation_internal.run AS l
   JOIN automation_internal.automation AS a ON a.id = l.automation_id
  CROSS JOIN LATERAL pg_catalog.json_array_elements(l.waits) WITH ORDINALITY AS w
  WHERE pg_catalog.pg_has_role(l.owner, 'USAGE')
- ORDER BY l.id DESC, w.ordinality;
-COMMENT ON VIEW automation.waiting IS 'What your runs wait for, newest first.';
-COMMENT ON COLUMN automation.waiting.run_id IS 'The run.';
+ UNION ALL
+SELECT h.run_id,
+       a.name,
+       h.trigger_id,
+       'trigger ' || h.trigger_id || ' to be held',
+       h.since,
+       h.deadline,
+       CASE WHEN h.event ->> 'entity_id' IS NOT NULL
+            THEN ARRAY[(h.event ->> 'kind') || ':' || (h.event ->> 'entity_id')] END,
+       'hold_for',
+       h.key,
+       (h.event ->> 'kind') || ':' || (h.event ->> 'entity_id'),
+       false,
+       0
+  FROM automation_internal.dwell AS h
+  JOIN automation_internal.automation AS a ON a.id = h.automation_id
+ WHERE pg_catalog.pg_has_role(h.owner, 'USAGE')) AS x
+ ORDER BY x.run_id DESC, x.place;
+COMMENT ON VIEW automation.waiting IS 'What your runs wait for, and triggers that are held for a while before they start one (kind hold_for), newest first.';
+COMMENT ON COLUMN automation.waiting.run_id IS 'The run, or the one that will be started.';
 COMMENT ON COLUMN automation.waiting.automation IS 'Of which automation.';
-COMMENT ON COLUMN automation.waiting.step IS 'The step at which it waits.';
+COMMENT ON COLUMN automation.waiting.step IS 'The step at which it waits, or the trigger that is held.';
 COMMENT ON COLUMN automation.waiting.waiting_for IS 'What for: a condition, an event, a signal, a run, or time.';
 COMMENT ON COLUMN automation.waiting.since IS 'Since when.';
-COMMENT ON COLUMN automation.waiting.deadline IS 'When it is over in any case.';
+COMMENT ON COLUMN automation.waiting.deadline IS 'When it is over in any case; of what is held, when it fires.';
 COMMENT ON COLUMN automation.waiting.refs IS 'The entities whose change is looked at; kind:* means any.';
-COMMENT ON COLUMN automation.waiting.kind IS 'The kind of step.';
-COMMENT ON COLUMN automation.waiting.key IS 'The run''s key.';
+COMMENT ON COLUMN automation.waiting.kind IS 'The kind of step; hold_for for a trigger.';
+COMMENT ON COLUMN automation.waiting.key IS 'The run''s key; of a trigger, what it is held for.';
 COMMENT ON COLUMN automation.waiting.entity IS 'kind:id of what started the run.';
 COMMENT ON COLUMN automation.waiting.frozen IS 'The run goes on when its automation is active again.';
 
@@ -275,7 +296,7 @@ SELECT t.due_at,
        a.name AS automation,
        t.run_id,
        CASE t.reason WHEN 'd' THEN 'due' WHEN 'l' THEN 'look again' WHEN 'a' THEN 'arm' WHEN 'x' THEN 'run timeout'
-            END AS reason
+            WHEN 'h' THEN 'hold_for' END AS reason
   FROM automation_internal.timer AS t
   JOIN automation_internal.automation AS a ON a.id = t.automation_id
  WHERE pg_catalog.pg_has_role(t.owner, 'USAGE')
@@ -299,7 +320,7 @@ COMMENT ON COLUMN automation.timers.due_at IS 'When.';
 COMMENT ON COLUMN automation.timers.due_in IS 'How soon that is.';
 COMMENT ON COLUMN automation.timers.automation IS 'Of which automation.';
 COMMENT ON COLUMN automation.timers.run_id IS 'The run it moves; none for a tick, which starts one.';
-COMMENT ON COLUMN automation.timers.reason IS 'due (a delay, a retry or a timeout is over), look again (time may have made a condition true), arm, run timeout, tick of a trigger by the clock.';
+COMMENT ON COLUMN automation.timers.reason IS 'due (a delay, a retry or a timeout is over), look again (time may have made a condition true), arm, run timeout, hold_for (a trigger has been held long enough), tick of a trigger by the clock.';
 
 CREATE VIEW automation.ticks WITH (security_barrier) AS
 SELECT t.tick,
@@ -354,6 +375,7 @@ SELECT a.name AS automation,
        COALESCE(s.filtered, 0) AS filtered,
        COALESCE(s.filter_errors, 0) AS filter_errors,
        COALESCE(s.refused, 0) AS refused,
+       COALESCE(s.held, 0) AS held,
        COALESCE(s.entered, 0) AS entered,
        COALESCE(s.completed, 0) AS completed,
        COALESCE(s.failed, 0) AS failed,
@@ -368,6 +390,7 @@ SELECT a.name AS automation,
                     pg_catalog.sum(t.filtered)::bigint AS filtered,
                     pg_catalog.sum(t.filter_errors)::bigint AS filter_errors,
                     pg_catalog.sum(t.refused)::bigint AS refused,
+                    pg_catalog.sum(t.held)::bigint AS held,
                     pg_catalog.sum(t.entered)::bigint AS entered,
                     pg_catalog.sum(t.completed)::bigint AS completed,
                     pg_catalog.sum(t.failed)::bigint AS failed,
@@ -386,6 +409,7 @@ COMMENT ON COLUMN automation.stat_automations.matched IS 'Events that matched a 
 COMMENT ON COLUMN automation.stat_automations.filtered IS 'Events on a trigger''s topic that its filter refused.';
 COMMENT ON COLUMN automation.stat_automations.filter_errors IS 'Events whose filter could not be evaluated; they do not fire.';
 COMMENT ON COLUMN automation.stat_automations.refused IS 'Events refused because the chain of causes was too deep.';
+COMMENT ON COLUMN automation.stat_automations.held IS 'How often a trigger with hold_for began to be held.';
 COMMENT ON COLUMN automation.stat_automations.entered IS 'Runs begun.';
 COMMENT ON COLUMN automation.stat_automations.completed IS 'Runs completed.';
 COMMENT ON COLUMN automation.stat_automations.failed IS 'Runs failed.';

@@ -7,6 +7,7 @@ use pgrx::prelude::*;
 
 use crate::define::{self, Defined};
 use crate::error::{EngineError, EngineResult, OrReport};
+use crate::executor;
 use crate::pg::identity;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::snapshot;
@@ -229,15 +230,19 @@ fn try_transition(name: &str, to: Status) -> Result<&'static str, Refusal> {
     automations::set_status(known.id, from.word(), to.word(), "user", &disabled);
     automations::note_change();
     log::audit(action, name, &details);
-    if to == Status::Active {
-        gates::forget_failures(known.id);
-        thaw(known.id);
-        // One that cannot be read is left out by the router as well, which says so.
-        if let Ok(program) = compile_stored(&known.document) {
-            timekeeper::follow(known.id, &program, true);
+    match to {
+        Status::Active => {
+            gates::forget_failures(known.id);
+            thaw(known.id);
+            // One that cannot be read is left out by the router as well, which says so.
+            if let Ok(program) = compile_stored(&known.document) {
+                timekeeper::follow(known.id, &program, true);
+            }
         }
-    } else {
-        timekeeper::rest(known.id);
+        Status::Paused | Status::Draft => {
+            timekeeper::rest(known.id);
+            executor::drop_inactive(known.id, &format!("it was made {}", to.word()));
+        }
     }
     announce(action, name, from.word(), to.word());
     Ok("transitioned")
@@ -289,6 +294,7 @@ fn drop_checked(name: &str, runs: &str) -> EngineResult<()> {
     }
     gates::forget(known.id);
     timekeeper::rest(known.id);
+    executor::drop_inactive(known.id, "it was dropped");
     automations::drop(known.id);
     automations::note_change();
     log::audit("automation.dropped", name, &serde_json::json!({ "version": known.version }));

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use pgrx::pg_sys;
 
+use super::hold::{self, GivenUp};
 use super::resume::{self, Nudge};
 use super::suspend::Suspension;
 use super::{breaker, run, versions, write};
@@ -23,7 +24,7 @@ use crate::workers::wake;
 /// A batch is committed early once it has taken this long, so that no run waits long for another's commit.
 const TIME_SLICE: Micros = 20_000;
 /// A dispatch that was being run, alone, when the server crashed this often is not tried again.
-const MAX_CRASHES: i16 = 2;
+pub const MAX_CRASHES: i16 = 2;
 
 /// Who claims, and what it knows about the queue.
 #[derive(Debug)]
@@ -60,6 +61,8 @@ pub struct Claimer {
     pub paused: HashSet<i32>,
     /// What gates have refused without a run to show for it.
     pub refused: HashMap<Refused, i64>,
+    /// Triggers (automation, number) that began to be held in it.
+    pub held: Vec<(i32, i16)>,
 }
 
 impl Claimer {
@@ -82,6 +85,7 @@ impl Claimer {
             places: HashSet::new(),
             paused: HashSet::new(),
             refused: HashMap::new(),
+            held: Vec::new(),
         }
     }
 
@@ -129,6 +133,7 @@ impl Claimer {
     pub fn aborted(&mut self) {
         self.floor = 0;
         self.armed.clear();
+        self.held.clear();
         self.rescued = 0;
     }
 }
@@ -259,7 +264,7 @@ impl Woken {
     /// Locks the runs that are to be woken.
     fn lock(claimed: &[Dispatch], events: &HashMap<i64, Rc<Event>>) -> Woken {
         let mut nudges: HashMap<i64, Vec<Nudge>> = HashMap::new();
-        for dispatch in claimed.iter().filter(|dispatch| !dispatch.reason.starts()) {
+        for dispatch in claimed.iter().filter(|dispatch| !dispatch.reason.starts() && !dispatch.reason.holds()) {
             let event = dispatch.cause.and_then(|(id, _)| events.get(&id).cloned());
             let nudge = Nudge { wait_no: dispatch.wait_no, reason: dispatch.reason, event };
             nudges.entry(dispatch.run_id).or_default().push(nudge);
@@ -320,12 +325,20 @@ impl Batch {
                 }
                 continue;
             }
-            let outcome = match dispatch.reason.starts() {
-                true => start(claimer, dispatch, events.get(&dispatch.event_id).map(Rc::as_ref)),
-                false => wake(claimer, dispatch, &mut woken),
-            };
-            self.note(outcome);
-            if claimer.unsettled.contains(&(dispatch.run_id, dispatch.wait_no)) {
+            let mut settled = true;
+            if dispatch.reason.holds() {
+                let event = dispatch.cause.and_then(|(id, _)| events.get(&id));
+                let heard = hold::hear(claimer, dispatch, event.map(Rc::as_ref));
+                settled = heard.is_some();
+                heard.into_iter().flatten().for_each(|outcome| self.note(outcome));
+            } else {
+                let outcome = match dispatch.reason.starts() {
+                    true => start(claimer, dispatch, events.get(&dispatch.event_id).map(Rc::as_ref)),
+                    false => wake(claimer, dispatch, &mut woken),
+                };
+                self.note(outcome);
+            }
+            if !settled || claimer.unsettled.contains(&(dispatch.run_id, dispatch.wait_no)) {
                 self.blocked.extend(dispatch.ordering_key);
                 self.undone.push(dispatch.id);
                 self.turn.blocked = true;
@@ -396,7 +409,7 @@ fn wake(claimer: &mut Claimer, dispatch: &Dispatch, woken: &mut Woken) -> Outcom
     resume::resume(claimer, live, &nudges)
 }
 
-fn crashed(dispatch: &Dispatch) -> PgError {
+pub fn crashed(dispatch: &Dispatch) -> PgError {
     PgError {
         detail: Some(format!("The server crashed {} times while it ran.", dispatch.attempt - 1)),
         hint: Some("Look at the server log, mend the step, and start the automation by hand.".into()),
@@ -404,7 +417,7 @@ fn crashed(dispatch: &Dispatch) -> PgError {
     }
 }
 
-fn dead_letter(dispatch: &Dispatch, owner: pg_sys::Oid, reason: &'static str, error: &PgError) {
+pub fn dead_letter(dispatch: &Dispatch, owner: pg_sys::Oid, reason: &'static str, error: &PgError) {
     let entry = Entry {
         code: reason,
         automation_id: Some(dispatch.automation_id),
@@ -424,6 +437,17 @@ pub fn fail(claimer: &mut Claimer, dispatch_id: i64, error: &PgError) {
         let run = run::of_dispatch(claimer.owner, &dispatch, event.as_deref(), clock::engine_now());
         let error = Some(run::error_json(error, None));
         Some(EndedRun { error, ..run.ended(Ending::Failed, Some("commit_failed")) })
+    } else if dispatch.reason.holds() {
+        let event = dispatch.cause.and_then(|(id, _)| read_events(std::slice::from_ref(&dispatch)).remove(&id));
+        match hold::give_up(claimer, &dispatch, event.as_deref(), "commit_failed", error) {
+            GivenUp::Run(ended) if dispatch.reason != Reason::HoldOver => {
+                // What was held is over; the event itself is still to be heard.
+                return write::write(claimer, &[*ended], &[], &[], &[]);
+            }
+            GivenUp::Run(ended) => Some(*ended),
+            GivenUp::Nothing => None,
+            GivenUp::InOtherHands => return,
+        }
     } else {
         let run = live::lock(&[dispatch.run_id]).into_iter().next();
         if run.is_none() && !live::existing(&[dispatch.run_id]).is_empty() {

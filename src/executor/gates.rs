@@ -11,7 +11,7 @@ mod window;
 use automation_core::condition::Condition;
 use automation_core::definition::Mode;
 use automation_core::expr::{Budget, ExprError};
-use automation_core::gate::change::{self, Occurrence};
+use automation_core::gate::change::Occurrence;
 use automation_core::gate::{Code, key};
 use automation_core::machine::text_of;
 use automation_core::program::Dedup;
@@ -21,9 +21,11 @@ use super::run::from_expression;
 use super::scope::RunScope;
 use super::versions::Version;
 use super::walk::Run;
+use crate::numeric;
 use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::pg::key_lock::{Sort, hash, try_take};
+use crate::router::key_of;
 use crate::store::events::Event;
 use crate::store::gates as store;
 pub use limits::{Class, admit, lock_entity};
@@ -77,50 +79,92 @@ pub fn pass(
     let routed = trigger.is_none_or(|trigger| trigger.is_pure_event() && trigger.window.is_none());
     let free = limits.mode == Mode::Parallel && !mode::applies(run, program) && !limits.entity_lock;
     if plain && routed && free && limits.concurrency.is_none() && !executions::apply(program, event) {
-        return if limits::admit(claimer, run, program, origin.class) { passed() } else { Err(Refusal::Later) };
+        let admitted = limits::admit(claimer, run, program, origin.class);
+        return if admitted { Ok(Passed { queues: false, event: None }) } else { Err(Refusal::Later) };
+    }
+    let counted = if origin.again { None } else { configured(run, version, event)? };
+    if counted.as_ref().is_some_and(|counted| !counted.lock()) {
+        return Err(Refusal::Later);
+    }
+    let reserved = reserve(claimer, run, version, event, origin)?;
+    let event = counted.map(|counted| counted.count(event)).transpose()?;
+    if !origin.again {
+        let scope = run.scope(version, event.as_ref().unwrap_or_else(|| reserved.event));
+        ask(program.condition.as_ref(), "condition", &scope)?;
+    }
+    let queues = reserved.enter(claimer, run, version)?;
+    Ok(Passed { queues, event })
+}
+
+/// The gates before `hold_for`. Returns the event if they have something to add to it.
+pub fn before_hold(run: &Run, version: &Version, event: &Event) -> Result<Option<Event>, Refusal> {
+    let Some(counted) = configured(run, version, event)? else { return Ok(None) };
+    if counted.lock() { counted.count(event).map(Some) } else { Err(Refusal::Later) }
+}
+
+/// What of config and filter was not decided when the event was routed, and what is to be counted then.
+fn configured<'v>(run: &Run, version: &'v Version, event: &Event) -> Result<Option<window::Counted<'v>>, Refusal> {
+    let Some(trigger) = version.program.triggers.get(run.trigger_no as usize) else { return Ok(None) };
+    let filter = trigger.filter.as_ref().filter(|filter| !filter.is_pure_event());
+    if trigger.has_pure_change() && filter.is_none() && trigger.window.is_none() {
+        return Ok(None);
     }
     let scope = run.scope(version, event);
-    if let Some(trigger) = trigger.filter(|trigger| !origin.again && !trigger.has_pure_change()) {
+    if !trigger.has_pure_change() {
         let occurrence =
             Occurrence { tenant: event.tenant.as_deref(), entity: event.entity_id.as_deref(), changed: &event.changed };
-        if change::config(trigger, &occurrence, &scope, &mut Budget::default(), None).is_err() {
+        if numeric::config(run.automation_id, trigger, || key_of(event), &occurrence, &scope).is_err() {
             return Err(Refusal::Skipped("trigger"));
         }
     }
-    let filter = trigger.and_then(|trigger| trigger.filter.as_ref()).filter(|filter| !filter.is_pure_event());
-    ask(filter.filter(|_| !origin.again), "filter", &scope)?;
+    ask(filter, "filter", &scope)?;
+    Ok(window::Counted::of(run, trigger, event, &scope))
+}
+
+/// What a run needs to itself to pass the gates behind the condition, and has got.
+pub struct Reserved<'a> {
+    event: &'a Event,
+    dedup: Option<(i64, String)>,
+    judged: Option<executions::Judged>,
+    place: mode::Place,
+}
+
+/// Takes the locks for the gates behind the condition. Nothing is written yet.
+pub fn reserve<'a>(
+    claimer: &mut Claimer,
+    run: &mut Run,
+    version: &Version,
+    event: &'a Event,
+    origin: Origin,
+) -> Result<Reserved<'a>, Refusal> {
+    let program = &version.program;
+    let scope = run.scope(version, event);
     name(run, version, &scope)?;
-    // Locks, then decisions.
-    let counted =
-        trigger.filter(|_| !origin.again).and_then(|trigger| window::Counted::of(run, trigger, event, &scope));
-    let dedup = limits.dedup.as_ref().filter(|_| origin.dedups && !origin.again);
-    let dedup = dedup.and_then(|dedup| Some((dedup, dedup_key(dedup, run, &scope)?)));
+    let dedup = program.limits.dedup.as_ref().filter(|_| origin.dedups && !origin.again);
+    let dedup = dedup.and_then(|dedup| Some((dedup.ttl, dedup_key(dedup, run, &scope)?)));
     let judged = executions::of(program, event, run).filter(|_| !origin.again);
-    let locked = counted.as_ref().is_none_or(window::Counted::lock)
-        && dedup.as_ref().is_none_or(|(_, key)| try_take(Sort::Dedup, lock_of(run, key)))
+    let locked = dedup.as_ref().is_none_or(|(_, key)| try_take(Sort::Dedup, lock_of(run, key)))
         && judged.as_ref().is_none_or(|_| try_take(Sort::Executions, i64::from(run.automation_id)))
         && limits::lock_entity(run, program)
         && limits::admit(claimer, run, program, origin.class);
     let place = if locked { mode::lock(claimer, run, program) } else { None };
-    let Some(place) = place else { return Err(Refusal::Later) };
-    let event = counted.map(|counted| counted.count(event)).transpose()?;
-    let scope = event.as_ref().map_or(scope, |event| run.scope(version, event));
-    ask(program.condition.as_ref().filter(|_| !origin.again), "condition", &scope)?;
-    if let Some((dedup, key)) = &dedup {
-        let now = clock::engine_now();
-        if !store::claim(run.automation_id, key, run.event_id, now, now.saturating_add(dedup.ttl)) {
-            return Err(Refusal::Skipped(Code::Duplicate.word()));
-        }
-    }
-    if let Some(judged) = judged {
-        judged.judge(claimer, run)?;
-    }
-    let queues = place.enter(claimer, run, program)?;
-    Ok(Passed { queues, event })
+    Ok(Reserved { event, dedup, judged, place: place.ok_or(Refusal::Later)? })
 }
 
-fn passed() -> Result<Passed, Refusal> {
-    Ok(Passed { queues: false, event: None })
+impl Reserved<'_> {
+    /// Passes the gates. True if the run has to wait for its turn.
+    pub fn enter(self, claimer: &mut Claimer, run: &Run, version: &Version) -> Result<bool, Refusal> {
+        if let Some((ttl, key)) = &self.dedup {
+            let now = clock::engine_now();
+            if !store::claim(run.automation_id, key, run.event_id, now, now.saturating_add(*ttl)) {
+                return Err(Refusal::Skipped(Code::Duplicate.word()));
+            }
+        }
+        if let Some(judged) = self.judged {
+            judged.judge(claimer, run)?;
+        }
+        self.place.enter(claimer, run, &version.program)
+    }
 }
 
 /// Asks a condition, if there is one.

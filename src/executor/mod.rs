@@ -5,6 +5,7 @@ mod bind;
 mod breaker;
 mod gates;
 mod held;
+mod hold;
 mod resume;
 mod run;
 mod scope;
@@ -16,6 +17,7 @@ mod walk;
 mod write;
 
 pub use batch::{Claimer, Turn, Work, fail, look_at_armed, turn};
+pub use hold::{drop_changed, drop_held, drop_inactive};
 pub use resume::cancelled;
 pub use run::of_dispatch;
 pub use step::call_statement;

@@ -1,4 +1,6 @@
 //! The beginning of a run: through the gates, then its first walk.
+use std::rc::Rc;
+
 use automation_core::definition::OnPause;
 use automation_core::expr::ExprError;
 use automation_core::gate::Code;
@@ -84,34 +86,13 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
     let owner = run.owner;
     identity::as_role(owner, || {
         let origin = origin(&run, &version, &order);
-        let passed = match may_read(owner, event).and_then(|()| gates::pass(claimer, &mut run, &version, event, origin))
-        {
-            Ok(passed) => passed,
-            Err(refusal) => return refused(claimer, &run, refusal),
-        };
-        let event = passed.event.as_ref().unwrap_or(event);
-        let world = run.scope(&version, event);
-        let state = resume_point(&version, &order);
-        let mut machine = Machine::new(&version.program, state, run.id as u64, run.key.clone());
-        if order["skip"].as_bool() == Some(true) {
-            machine.pass_over();
-        }
-        if passed.queues {
-            return Outcome::Suspended(Box::new(suspend::queued(&run, event, &machine)));
-        }
-        if !active && version.program.on_pause == OnPause::Freeze {
-            return Outcome::Suspended(Box::new(suspend::frozen(&run, event, &machine)));
-        }
-        let mut walk = Walk { claimer, run: &run, version: version.clone(), steps: String::new() };
-        match walk.go(&mut machine, &world) {
-            Walked::Ended(end) => {
-                let ended = walk.history(&machine, &end);
-                resume::conclude(&mut machine, ended)
+        let passed = may_read(owner, event).and_then(|()| gates::pass(claimer, &mut run, &version, event, origin));
+        match passed {
+            Ok(passed) => {
+                let event = passed.event.as_ref().unwrap_or(event);
+                first_walk(claimer, &run, &version, event, &order, Beginning { active, queues: passed.queues })
             }
-            Walked::Suspended => {
-                let steps = walk.steps_json();
-                Outcome::Suspended(Box::new(suspend::first(&run, event, &mut machine, &world, steps)))
-            }
+            Err(refusal) => refused(claimer, &run, refusal),
         }
     })
 }
@@ -128,7 +109,7 @@ fn origin(run: &Run, version: &Version, order: &serde_json::Value) -> Origin {
 }
 
 /// What becomes of a run that did not pass the gates.
-fn refused(claimer: &mut Claimer, run: &Run, refusal: Refusal) -> Outcome {
+pub fn refused(claimer: &mut Claimer, run: &Run, refusal: Refusal) -> Outcome {
     let reason = match refusal {
         Refusal::Later => {
             claimer.unsettled.insert((run.id, 0));
@@ -147,6 +128,49 @@ fn refused(claimer: &mut Claimer, run: &Run, refusal: Refusal) -> Outcome {
         Refusal::Skipped(_) => Outcome::Ended(run.ended(Ending::Skipped, Some(reason))),
         Refusal::Hot => Outcome::Ended(run.ended(Ending::Hot, Some(reason))),
         _ => Outcome::Stays,
+    }
+}
+
+/// How a run that has passed the gates begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Beginning {
+    /// Its automation is active.
+    pub active: bool,
+    /// Others with the same key come first.
+    pub queues: bool,
+}
+
+/// Takes the first steps of a run that has passed all gates.
+pub fn first_walk(
+    claimer: &mut Claimer,
+    run: &Run,
+    version: &Rc<Version>,
+    event: &Event,
+    order: &serde_json::Value,
+    beginning: Beginning,
+) -> Outcome {
+    let world = run.scope(version, event);
+    let state = resume_point(version, order);
+    let mut machine = Machine::new(&version.program, state, run.id as u64, run.key.clone());
+    if order["skip"].as_bool() == Some(true) {
+        machine.pass_over();
+    }
+    if beginning.queues {
+        return Outcome::Suspended(Box::new(suspend::queued(run, event, &machine)));
+    }
+    if !beginning.active && version.program.on_pause == OnPause::Freeze {
+        return Outcome::Suspended(Box::new(suspend::frozen(run, event, &machine)));
+    }
+    let mut walk = Walk { claimer, run, version: version.clone(), steps: String::new() };
+    match walk.go(&mut machine, &world) {
+        Walked::Ended(end) => {
+            let ended = walk.history(&machine, &end);
+            resume::conclude(&mut machine, ended)
+        }
+        Walked::Suspended => {
+            let steps = walk.steps_json();
+            Outcome::Suspended(Box::new(suspend::first(run, event, &mut machine, &world, steps)))
+        }
     }
 }
 
@@ -180,7 +204,7 @@ pub fn enter(run: &Run) -> context::Entered {
 }
 
 /// The owner must still be allowed to read what the event shows of the table.
-fn may_read(owner: pgrx::pg_sys::Oid, event: &Event) -> Result<(), Refusal> {
+pub fn may_read(owner: pgrx::pg_sys::Oid, event: &Event) -> Result<(), Refusal> {
     let Some(relation) = event.relation else { return Ok(()) };
     if identity::may_read(relation, owner) {
         return Ok(());

@@ -80,6 +80,11 @@ impl Run {
 
     /// What expressions see as `run` and `trigger`.
     pub fn scope<'a>(&self, version: &Version, event: &'a Event) -> RunScope<'a> {
+        self.scope_at(version, event, clock::engine_now())
+    }
+
+    /// The same, at another time.
+    pub fn scope_at<'a>(&self, version: &Version, event: &'a Event, now: Micros) -> RunScope<'a> {
         let trigger = version.program.triggers.get(self.trigger_no as usize);
         let id = trigger.map_or("manual", |trigger| trigger.id.as_str());
         let run = Value::object(vec![
@@ -89,7 +94,7 @@ impl Run {
             ("key".into(), self.key.as_ref().map_or(Value::Null, Value::text)),
             ("started_at".into(), Value::Time(instant(self.started_at))),
         ]);
-        RunScope::new(event, clock::engine_now(), run, id)
+        RunScope::new(event, now, run, id)
     }
 }
 

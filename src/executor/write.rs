@@ -34,7 +34,7 @@ pub fn write(
     suspend(claimer, suspended);
     end(ended);
     dispatches::finish(claimer.owner, done);
-    count(ended, suspended, at);
+    count(ended, suspended, &std::mem::take(&mut claimer.held), at);
     gates::add_refusals(&claimer.refused, at);
     breaker::hear(ended);
     for run in ended.iter().flat_map(|run| &run.abandoned).chain(suspended.iter().flat_map(|put| &put.abandoned)) {
@@ -137,7 +137,8 @@ fn frees_a_tick(run: &EndedRun) -> bool {
     schedule.is_some_and(automation_core::schedule::Schedule::may_queue)
 }
 
-fn count(ended: &[EndedRun], suspended: &[Suspension], at: i64) {
+/// Counts what became of runs, and what began to be held: (automation, trigger).
+pub fn count(ended: &[EndedRun], suspended: &[Suspension], held: &[(i32, i16)], at: i64) {
     let mut counts: HashMap<(i32, i16), Counts> = HashMap::new();
     // What was hot executed nothing and does not count.
     for run in ended.iter().filter(|run| run.ending != Ending::Hot) {
@@ -150,6 +151,9 @@ fn count(ended: &[EndedRun], suspended: &[Suspension], at: i64) {
             Ending::Cancelled => counts.cancelled += 1,
             Ending::Skipped | Ending::Hot => counts.skipped += 1,
         }
+    }
+    for trigger in held {
+        counts.entry(*trigger).or_default().held += 1;
     }
     for put in suspended.iter().filter(|put| put.is_new) {
         counts.entry((put.run.automation_id, put.run.trigger_no)).or_default().entered += 1;

@@ -11,7 +11,7 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 use super::clock::{self, Micros};
-use super::insert::{every_row, insert_tuples};
+use super::insert::{InPartialIndex, every_row, insert_tuples, no_row};
 use super::names;
 use super::raw::unguarded;
 
@@ -73,31 +73,44 @@ fn leaf(table: &'static str, at: Micros) -> Option<Leaf> {
 pub fn append<const N: usize>(table: &'static str, at: Micros, rows: impl Iterator<Item = [Cell; N]>) -> bool {
     match leaf(table, at) {
         Some(leaf) => {
-            append_to(leaf.relation, rows);
+            append_to(leaf.relation, rows, every_row);
             true
         }
         None => false,
     }
 }
 
-/// Appends rows to a plain table of ours.
+/// Appends rows to a plain table of ours; they are in every index of it.
 pub fn append_plain<const N: usize>(table: &str, rows: impl Iterator<Item = [Cell; N]>) -> bool {
+    append_by_name(table, rows, every_row)
+}
+
+/// Appends rows to a plain table of ours that belong in none of its partial indexes.
+pub fn append_outside_partial<const N: usize>(table: &str, rows: impl Iterator<Item = [Cell; N]>) -> bool {
+    append_by_name(table, rows, no_row)
+}
+
+fn append_by_name<const N: usize>(
+    table: &str,
+    rows: impl Iterator<Item = [Cell; N]>,
+    in_partial: InPartialIndex,
+) -> bool {
     match names::internal_relation(table) {
         Some(relation) => {
-            append_to(relation, rows);
+            append_to(relation, rows, in_partial);
             true
         }
         None => false,
     }
 }
 
-fn append_to<const N: usize>(relation: pg_sys::Oid, rows: impl Iterator<Item = [Cell; N]>) {
+fn append_to<const N: usize>(relation: pg_sys::Oid, rows: impl Iterator<Item = [Cell; N]>, in_partial: InPartialIndex) {
     // SAFETY: the relation is one of ours, opened with the lock an INSERT takes and kept until commit; the tuples are
     // formed with its own descriptor.
     unsafe {
         let opened = pg_sys::table_open(relation, pg_sys::RowExclusiveLock as i32);
         let tuples: Vec<pg_sys::HeapTuple> = rows.map(|row| form((*opened).rd_att, row)).collect();
-        insert_tuples(relation, &tuples, every_row);
+        insert_tuples(relation, &tuples, in_partial);
         for tuple in tuples {
             pg_sys::heap_freetuple(tuple);
         }

@@ -18,6 +18,15 @@ pub fn now() -> Micros {
     unsafe { unguarded::GetCurrentTimestamp() }
 }
 
+/// A time before the snapshot of the next statement was taken: what was committed by then is to be seen in it.
+pub fn before_statement() -> Micros {
+    if super::snapshot::is_fixed() {
+        // SAFETY: reads when the transaction began, which is before its one snapshot.
+        return unsafe { pgrx::pg_sys::GetCurrentTransactionStartTimestamp() };
+    }
+    now()
+}
+
 /// The time by which the engine decides what is due: the wall's, unless this session has set a clock of its own to try
 /// automations out. Workers always go by the wall.
 pub fn engine_now() -> Micros {

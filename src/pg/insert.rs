@@ -11,9 +11,14 @@ use super::raw::{attribute_of, unguarded};
 /// Which rows a partial index of the table holds. Its predicate says the same in SQL; it is what a restore goes by.
 pub type InPartialIndex = fn(pg_sys::HeapTuple) -> bool;
 
-/// For tables without partial indexes.
+/// For tables without partial indexes, and for rows that are in all of them.
 pub fn every_row(_tuple: pg_sys::HeapTuple) -> bool {
     true
+}
+
+/// For rows that are in none of them.
+pub fn no_row(_tuple: pg_sys::HeapTuple) -> bool {
+    false
 }
 
 /// Most tuples handed to the heap at once: they share a page's lock and a WAL record.

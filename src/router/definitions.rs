@@ -31,6 +31,8 @@ pub struct Definitions {
     /// Topics without a wildcard, and the automations and triggers that listen to each.
     exact: HashMap<String, Vec<(usize, usize)>>,
     patterns: TopicIndex<(usize, usize)>,
+    /// Topics that a trigger does not fire on, but that may break what it holds.
+    holders: HashMap<String, Vec<(usize, usize)>>,
     held: HeldFields,
     /// Compiled once per version: versions never change.
     programs: HashMap<i32, Rc<Program>>,
@@ -80,6 +82,9 @@ fn load(fingerprint: (i64, i64), mut programs: HashMap<i32, Rc<Program>>) -> Def
         for (trigger_no, trigger) in program.triggers.iter().enumerate() {
             for pattern in &trigger.patterns {
                 definitions.listen(pattern, (place, trigger_no));
+            }
+            for topic in trigger.hold_patterns().into_iter().filter(|topic| !trigger.patterns.contains(topic)) {
+                definitions.holders.entry(topic).or_default().push((place, trigger_no));
             }
         }
         definitions.held.add(&program);
@@ -131,5 +136,12 @@ impl Definitions {
             found(&self.active[*place], *trigger_no);
         }
         self.patterns.each_match(topic, |(place, trigger_no)| found(&self.active[*place], *trigger_no));
+    }
+
+    /// Calls `found` for every trigger that does not listen to the topic, but may hold what an event on it breaks.
+    pub fn for_each_holder(&self, topic: &str, mut found: impl FnMut(&Active, usize)) {
+        for (place, trigger_no) in self.holders.get(topic).into_iter().flatten() {
+            found(&self.active[*place], *trigger_no);
+        }
     }
 }

@@ -9,7 +9,7 @@ use pgrx::pg_sys;
 
 use super::definitions;
 use crate::pg::append::next_id;
-use crate::store::dispatches::{self, NewDispatch};
+use crate::store::dispatches::{self, NewDispatch, Reason};
 
 /// The lanes of one owner and priority.
 struct Known {
@@ -52,7 +52,11 @@ pub fn place(rows: &mut [NewDispatch]) {
                     known.look(row.owner, priority);
                     served.push(key);
                 }
-                row.id = known.lanes.place(lane, row.behind);
+                row.id = match row.reason {
+                    // What may have broken it comes first, in whichever lane.
+                    Reason::HoldOver => known.lanes.place_last(),
+                    _ => known.lanes.place(lane, row.behind),
+                };
                 below |= known.highest.is_none_or(|highest| row.id <= highest);
                 known.highest = known.highest.max(Some(row.id));
             }

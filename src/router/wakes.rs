@@ -1,5 +1,5 @@
 //! Stage 1 for runs that wait: which waits an event may end, and which are due.
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use automation_core::topic;
 use pgrx::pg_sys;
@@ -8,6 +8,7 @@ use crate::failpoint::failpoint;
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity;
 use crate::store::dispatches::{NewDispatch, Reason};
+use crate::store::dwells;
 use crate::store::events::{Event, Op};
 use crate::store::live;
 use crate::store::timers::{self, TimerKind};
@@ -32,9 +33,10 @@ pub fn dispatch(waiter: Waiter, reason: Reason, cause: Option<(i64, Micros)>, no
     }
 }
 
-/// The timers that are due, as work. In a session with a clock of its own, only those whose owner it can act for: its
-/// clock is nobody else's business.
-pub fn due_timers(limit: i64) -> Vec<NewDispatch> {
+/// The timers that are due at a time by which all that was committed is routed, as work; those of what is held only if
+/// that is so indeed. In a session with a clock of its own, only those whose owner it can act for: its clock is nobody
+/// else's business.
+pub fn due_timers(limit: i64, by: Micros, held: bool) -> Vec<NewDispatch> {
     let only_for = clock::set_clock().map(|_| identity::outer_user());
     let now = clock::now();
     let reason = |kind: TimerKind| match kind {
@@ -42,10 +44,19 @@ pub fn due_timers(limit: i64) -> Vec<NewDispatch> {
         TimerKind::Look => Reason::Look,
         TimerKind::Arm => Reason::Arm,
         TimerKind::RunTimeout => Reason::RunTimeout,
+        TimerKind::Held => Reason::HoldOver,
     };
-    timers::take_due(clock::engine_now(), limit, only_for)
+    let taken = timers::take_due(clock::set_clock().unwrap_or(by), limit, only_for, held);
+    let held: Vec<i64> = taken.iter().filter(|t| t.kind == TimerKind::Held).map(|t| t.waiter.run_id).collect();
+    let keys: HashMap<i64, i64> = dwells::keys_of_runs(&held).into_iter().collect();
+    taken
         .into_iter()
-        .map(|timer| dispatch(timer.waiter, reason(timer.kind), None, now))
+        // What is not held any more has left nothing to do.
+        .filter(|timer| timer.kind != TimerKind::Held || keys.contains_key(&timer.waiter.run_id))
+        .map(|timer| {
+            let ordering_key = keys.get(&timer.waiter.run_id).copied();
+            NewDispatch { ordering_key, ..dispatch(timer.waiter, reason(timer.kind), None, now) }
+        })
         .collect()
 }
 

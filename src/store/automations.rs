@@ -126,8 +126,8 @@ fn read(row: &Row<'_>) -> Automation {
 
 const INSERT: &str = "
     INSERT INTO automation_internal.automation
-           (name, owner, owner_name, status, version, version_id, tenant, created_at, updated_at, activated_at)
-    VALUES ($1, $2, $3, $4, 0, 0, $5, $6, $6, CASE WHEN $4 = 'active' THEN $6 END)
+           (name, owner, owner_name, status, version, version_id, tenant, created_at, updated_at, activated_at, active_since)
+    VALUES ($1, $2, $3, $4, 0, 0, $5, $6, $6, CASE WHEN $4 = 'active' THEN $6 END, CASE WHEN $4 = 'active' THEN $6 END)
         ON CONFLICT (name) WHERE status <> 'dropped' DO NOTHING
  RETURNING id";
 
@@ -190,6 +190,7 @@ const SET_STATUS: &str = "
            updated_at = $3,
            activated_at = CASE WHEN $2 = 'active' THEN COALESCE(a.activated_at, $3)
                                WHEN $2 = 'draft' THEN NULL ELSE a.activated_at END,
+           active_since = CASE WHEN $2 = 'active' THEN $3 ELSE a.active_since END,
            paused_at = CASE WHEN $2 = 'paused' THEN $3 END,
            disabled_by = CASE WHEN $2 = 'paused' THEN $4 END,
            disable_details = CASE WHEN $2 = 'paused' THEN $5 END

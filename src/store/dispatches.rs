@@ -1,7 +1,7 @@
 //! The queue of stage 2.
 use pgrx::pg_sys;
 
-use crate::pg::append::append_plain;
+use crate::pg::append::{Cell, append_outside_partial, append_plain};
 use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity::as_engine;
@@ -33,10 +33,19 @@ pub enum Reason {
     Sweep,
     /// A run that came before it has ended.
     Turn,
+    /// A trigger with `hold_for` fired.
+    Hold,
+    /// Something happened that may break what a trigger holds.
+    HoldCheck,
+    /// The time for which a trigger is held has come.
+    HoldOver,
 }
 
-const CODES: [(Reason, u8); 13] = [
+const CODES: [(Reason, u8); 16] = [
     (Reason::Turn, b'q'),
+    (Reason::Hold, b'h'),
+    (Reason::HoldCheck, b'b'),
+    (Reason::HoldOver, b'o'),
     (Reason::Sweep, b's'),
     (Reason::Arm, b'a'),
     (Reason::Trigger, b't'),
@@ -63,6 +72,11 @@ impl Reason {
     /// Does it begin a run, rather than move one?
     pub fn starts(self) -> bool {
         matches!(self, Reason::Trigger | Reason::Manual)
+    }
+
+    /// Is it about what a trigger holds?
+    pub fn holds(self) -> bool {
+        matches!(self, Reason::Hold | Reason::HoldCheck | Reason::HoldOver)
     }
 }
 
@@ -93,28 +107,40 @@ pub struct NewDispatch {
 
 /// Appends dispatches. The unique index over (event, automation, trigger) raises an error rather than let one in twice.
 pub fn insert(rows: &[NewDispatch]) -> bool {
-    append_plain(
-        "dispatch",
-        rows.iter().map(|row| {
-            [
-                Some(pg_sys::Datum::from(row.owner)),
-                Some(pg_sys::Datum::from(row.id)),
-                Some(pg_sys::Datum::from(row.run_id)),
-                row.event.map(|(id, _)| pg_sys::Datum::from(id)),
-                row.event.map(|(_, at)| pg_sys::Datum::from(at)),
-                Some(pg_sys::Datum::from(row.created_at)),
-                row.ordering_key.map(pg_sys::Datum::from),
-                Some(pg_sys::Datum::from(row.automation_id)),
-                Some(pg_sys::Datum::from(row.version_id)),
-                Some(pg_sys::Datum::from(row.trigger_no)),
-                Some(pg_sys::Datum::from(0i16)),
-                Some(pg_sys::Datum::from(row.reason.code())),
-                row.wait_no.map(pg_sys::Datum::from),
-                row.cause.map(|(id, _)| pg_sys::Datum::from(id)),
-                row.cause.map(|(_, at)| pg_sys::Datum::from(at)),
-            ]
-        }),
-    )
+    let held = |row: &&NewDispatch| row.reason == Reason::Hold;
+    // The partial index knows only what fires a trigger with hold_for.
+    let plain = append_outside_partial("dispatch", rows.iter().filter(|row| !held(row)).map(cells));
+    plain && (!rows.iter().any(|row| held(&row)) || append_plain("dispatch", rows.iter().filter(held).map(cells)))
+}
+
+fn cells(row: &NewDispatch) -> [Cell; 15] {
+    [
+        Some(pg_sys::Datum::from(row.owner)),
+        Some(pg_sys::Datum::from(row.id)),
+        Some(pg_sys::Datum::from(row.run_id)),
+        row.event.map(|(id, _)| pg_sys::Datum::from(id)),
+        row.event.map(|(_, at)| pg_sys::Datum::from(at)),
+        Some(pg_sys::Datum::from(row.created_at)),
+        row.ordering_key.map(pg_sys::Datum::from),
+        Some(pg_sys::Datum::from(row.automation_id)),
+        Some(pg_sys::Datum::from(row.version_id)),
+        Some(pg_sys::Datum::from(row.trigger_no)),
+        Some(pg_sys::Datum::from(0i16)),
+        Some(pg_sys::Datum::from(row.reason.code())),
+        row.wait_no.map(pg_sys::Datum::from),
+        row.cause.map(|(id, _)| pg_sys::Datum::from(id)),
+        row.cause.map(|(_, at)| pg_sys::Datum::from(at)),
+    ]
+}
+
+const CREATED_AT: &str = "
+    SELECT d.created_at
+      FROM automation_internal.dispatch AS d
+     WHERE d.owner = $1 AND d.id = $2";
+
+/// When a dispatch was routed.
+pub fn created_at(owner: pg_sys::Oid, id: i64) -> Option<Micros> {
+    as_engine(|| query_one(CREATED_AT, &[owner.into(), id.into()], |row| row.int8(1))).flatten()
 }
 
 /// A claimed dispatch.

@@ -3,8 +3,10 @@
 //! Lock order of the engine, kept by every path: automation row -> dispatch rows in id order -> run rows ->
 //! router_cursor -> appended rows. The router takes router_cursor first but waits for no other row (those of schedules
 //! it passes over if a definer, who holds the automation's row, has them); so no two paths wait for each other in a circle.
+//! Rows of dwell are locked last and never waited for (SKIP LOCKED).
 pub mod automations;
 pub mod dispatches;
+pub mod dwells;
 pub mod events;
 pub mod field_changes;
 pub mod gates;
@@ -13,6 +15,7 @@ pub mod history;
 pub mod kinds;
 pub mod live;
 pub mod log;
+pub mod numeric_memory;
 pub mod owners;
 pub mod partitions;
 pub mod rights;

@@ -3,6 +3,7 @@ use std::ops::ControlFlow;
 
 use super::events::Event;
 use crate::pg::append::last_drawn;
+use crate::pg::clock::{self, Micros};
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::log_scan::LogScan;
 use crate::pg::snapshot::Snapshot;
@@ -16,6 +17,8 @@ pub struct Moment {
     pub floor: i64,
     /// No event that the snapshot sees has an id above it.
     pub ceiling: i64,
+    /// The snapshot sees what was committed by then.
+    pub at: Micros,
 }
 
 /// The one row of router_cursor, locked.
@@ -32,12 +35,14 @@ pub struct Cursor {
 }
 
 const TAKE: &str = "
-    SELECT c.from_snapshot::text, c.from_floor, c.to_snapshot::text, c.to_floor, c.to_ceiling, c.position
+    SELECT c.from_snapshot::text, c.from_floor, c.to_snapshot::text, c.to_floor, c.to_ceiling, c.position,
+           c.to_at
       FROM automation_internal.router_cursor AS c
      WHERE c.singleton
        FOR UPDATE SKIP LOCKED";
 const PEEK: &str = "
-    SELECT c.from_snapshot::text, c.from_floor, c.to_snapshot::text, c.to_floor, c.to_ceiling, c.position
+    SELECT c.from_snapshot::text, c.from_floor, c.to_snapshot::text, c.to_floor, c.to_ceiling, c.position,
+           c.to_at
       FROM automation_internal.router_cursor AS c
      WHERE c.singleton";
 const WAIT: &str = "SELECT FROM automation_internal.router_cursor AS c WHERE c.singleton FOR UPDATE";
@@ -69,7 +74,8 @@ pub fn peek() -> Option<Cursor> {
 
 fn read_cursor(row: &Row<'_>) -> Option<Cursor> {
     let to = row.text(3).and_then(|text| {
-        Some(Moment { snapshot: Snapshot::parse(&text)?, floor: row.int8(4)?, ceiling: row.int8(5)? })
+        let snapshot = Snapshot::parse(&text)?;
+        Some(Moment { snapshot, floor: row.int8(4)?, ceiling: row.int8(5)?, at: row.int8(7)? })
     });
     Some(Cursor {
         from: Snapshot::parse(&row.text(1)?)?,
@@ -90,6 +96,7 @@ fn with_ahead(mut cursor: Cursor) -> Cursor {
 
 /// This moment. The floor is read before the snapshot is taken, the ceiling after it.
 pub fn present() -> Option<Moment> {
+    let at = clock::before_statement();
     let floor = last_drawn("event_id_seq")?;
     let taken = StatementSnapshot::take();
     let mut snapshot = Snapshot::of_statement()?;
@@ -97,17 +104,17 @@ pub fn present() -> Option<Moment> {
     drop(taken);
     // A snapshot never lists the transaction that takes it; for the cursor ours is as open as any other.
     snapshot.add_in_progress(crate::pg::snapshot::own_transaction());
-    Some(Moment { snapshot, floor, ceiling })
+    Some(Moment { snapshot, floor, ceiling, at })
 }
 
 const ADVANCE: &str = "
     UPDATE automation_internal.router_cursor AS c
-       SET to_snapshot = $1::pg_snapshot, to_floor = $2, to_ceiling = $3, position = $4
+       SET to_snapshot = $1::pg_snapshot, to_floor = $2, to_ceiling = $3, position = $4, to_at = $5
      WHERE c.singleton";
 const FINISH_BATCH: &str = "
     UPDATE automation_internal.router_cursor AS c
        SET from_snapshot = $1::pg_snapshot, from_floor = $2,
-           to_snapshot = NULL, to_floor = NULL, to_ceiling = NULL, position = 0
+           to_snapshot = NULL, to_floor = NULL, to_ceiling = NULL, to_at = NULL, position = 0
      WHERE c.singleton";
 
 /// A snapshot in Postgres' own notation.
@@ -119,7 +126,8 @@ pub fn text_of(snapshot: &Snapshot) -> String {
 /// Remembers how far the batch that ends at `to` has been routed.
 pub fn advance(to: &Moment, position: i64) {
     let snapshot = text_of(&to.snapshot);
-    execute(ADVANCE, &[snapshot.as_str().into(), to.floor.into(), to.ceiling.into(), position.into()]);
+    let at = Arg::timestamp(to.at);
+    execute(ADVANCE, &[snapshot.as_str().into(), to.floor.into(), to.ceiling.into(), position.into(), at]);
 }
 
 /// The batch that ends at `to` is routed; the next one begins there.

@@ -13,6 +13,7 @@ pub struct Counts {
     pub filtered: i64,
     pub filter_errors: i64,
     pub refused: i64,
+    pub held: i64,
     pub entered: i64,
     pub completed: i64,
     pub failed: i64,
@@ -33,6 +34,7 @@ pub fn add<'a>(counts: impl Iterator<Item = (&'a (i32, i16), &'a Counts)>, at: M
                 Some(pg_sys::Datum::from(counts.filtered)),
                 Some(pg_sys::Datum::from(counts.filter_errors)),
                 Some(pg_sys::Datum::from(counts.refused)),
+                Some(pg_sys::Datum::from(counts.held)),
                 Some(pg_sys::Datum::from(counts.entered)),
                 Some(pg_sys::Datum::from(counts.completed)),
                 Some(pg_sys::Datum::from(counts.failed)),
@@ -57,8 +59,8 @@ const FOLD: &str = "
      RETURNING s.*)
     INSERT INTO automation_internal.stat
     SELECT o.automation_id, o.trigger_no, pg_catalog.sum(o.matched), pg_catalog.sum(o.filtered),
-           pg_catalog.sum(o.filter_errors), pg_catalog.sum(o.refused), pg_catalog.sum(o.entered),
-           pg_catalog.sum(o.completed), pg_catalog.sum(o.failed), pg_catalog.sum(o.cancelled),
+           pg_catalog.sum(o.filter_errors), pg_catalog.sum(o.refused), pg_catalog.sum(o.held),
+           pg_catalog.sum(o.entered), pg_catalog.sum(o.completed), pg_catalog.sum(o.failed), pg_catalog.sum(o.cancelled),
            pg_catalog.sum(o.skipped), pg_catalog.sum(o.run_time_us), pg_catalog.max(o.at)
       FROM old AS o
      GROUP BY o.automation_id, o.trigger_no";

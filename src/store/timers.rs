@@ -20,6 +20,8 @@ pub enum TimerKind {
     Arm,
     /// The run has taken too long.
     RunTimeout,
+    /// What a trigger holds has lasted long enough.
+    Held,
 }
 
 impl TimerKind {
@@ -29,11 +31,12 @@ impl TimerKind {
             TimerKind::Look => b'l',
             TimerKind::Arm => b'a',
             TimerKind::RunTimeout => b'x',
+            TimerKind::Held => b'h',
         }
     }
 
     fn from_code(code: i8) -> Option<Self> {
-        [TimerKind::Due, TimerKind::Look, TimerKind::Arm, TimerKind::RunTimeout]
+        [TimerKind::Due, TimerKind::Look, TimerKind::Arm, TimerKind::RunTimeout, TimerKind::Held]
             .into_iter()
             .find(|kind| kind.code() == code as u8)
     }
@@ -108,6 +111,7 @@ pub const TAKE_DUE: &str = "
           FROM automation_internal.timer AS d
          WHERE d.due_at <= $1
            AND ($3 OR pg_catalog.pg_has_role($4, d.owner, 'MEMBER'))
+           AND ($5 OR d.reason <> 'h')
          ORDER BY d.due_at
          LIMIT $2
            FOR UPDATE SKIP LOCKED)
@@ -116,10 +120,11 @@ pub const TAKE_DUE: &str = "
      WHERE t.ctid = due.place
  RETURNING t.due_at, t.run_id, t.wait_no, t.owner, t.automation_id, t.version_id, t.reason";
 
-/// Takes up to `limit` timers that are due. With `only_for`, only those of roles that this role can become.
-pub fn take_due(now: Micros, limit: i64, only_for: Option<pg_sys::Oid>) -> Vec<Timer> {
+/// Takes up to `limit` timers that are due. With `only_for`, only those of roles that this role can become; those of what
+/// is held only if `held`.
+pub fn take_due(now: Micros, limit: i64, only_for: Option<pg_sys::Oid>, held: bool) -> Vec<Timer> {
     let role = only_for.unwrap_or(pg_sys::InvalidOid);
-    let args = [Arg::timestamp(now), limit.into(), only_for.is_none().into(), role.into()];
+    let args = [Arg::timestamp(now), limit.into(), only_for.is_none().into(), role.into(), held.into()];
     let mut taken: Vec<Timer> = as_engine(|| query(TAKE_DUE, &args, read)).into_iter().flatten().collect();
     taken.sort_by_key(|timer| (timer.due_at, timer.waiter.run_id, timer.waiter.wait_no));
     taken

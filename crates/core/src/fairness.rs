@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-/// The last lane; tenants that do not fit share lanes.
+/// How many lanes there are; tenants that do not fit share lanes. The last one is for what goes behind everything.
 pub const LANES: u16 = 1 << 14;
 const LANE_BITS: u32 = 14;
 const TURN_BITS: u32 = 41;
@@ -17,7 +17,7 @@ pub const PRIORITY: i32 = 100;
 pub fn lane(tenant: Option<&str>) -> u16 {
     let Some(tenant) = tenant else { return 0 };
     let hash = tenant.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
-    1 + (hash % u64::from(LANES - 1)) as u16
+    1 + (hash % u64::from(LANES - 2)) as u16
 }
 
 /// The places of one priority: from the first to before the second.
@@ -63,6 +63,11 @@ impl Lanes {
         };
     }
 
+    /// A place behind everything that is queued now, which moves nobody else's next one.
+    pub fn place_last(&mut self) -> i64 {
+        self.place(LANES - 1, true)
+    }
+
     /// The next place of a lane. One that has to keep its order to what other lanes have queued goes `behind` everything.
     pub fn place(&mut self, lane: u16, behind: bool) -> i64 {
         let own = self.last.get(&lane).copied().unwrap_or(self.base);
@@ -72,7 +77,7 @@ impl Lanes {
         };
         let turn = before + 1;
         self.last.insert(lane, turn);
-        self.first | (turn << LANE_BITS) | i64::from(lane % LANES)
+        self.first | (turn << LANE_BITS) | i64::from(lane)
     }
 }
 
@@ -131,7 +136,7 @@ mod tests {
     #[test]
     fn higher_priorities_come_first_and_places_are_positive() {
         let places: Vec<i64> =
-            [100, 1, 0, -1, -100].map(|priority| Lanes::new(priority, None).place(LANES, false)).into();
+            [100, 1, 0, -1, -100].map(|priority| Lanes::new(priority, None).place(LANES - 1, false)).into();
         assert!(places.is_sorted() && places[0] > 0);
         assert!(places.iter().zip([100, 1, 0, -1, -100]).all(|(place, priority)| {
             let (from, to) = class(priority);

@@ -39,7 +39,7 @@ fn a_trigger_listens_to_its_topics_and_a_held_one_to_what_can_end_it() {
             vec!["k.created", "k.updated"],
             0,
         ),
-        (json!({"on": "numeric", "kind": "k", "field": "f", "above": 1, "for": 60}), vec!["k.updated"], 3),
+        (json!({"on": "numeric", "kind": "k", "field": "f", "above": 1, "for": 60}), vec!["k.updated"], 4),
         (json!({"on": "event", "topic": "graph.node.created.k"}), vec!["k.created"], 0),
         (json!({"on": "event", "topic": "a.#", "for": 60}), vec!["a.#"], 0),
         (json!({"on": "cron", "expr": "@daily"}), vec![], 0),

@@ -119,6 +119,14 @@ pub fn armed_after(trigger: &Trigger, scope: &dyn Scope, budget: &mut Budget, ar
     }
 }
 
+/// Does what the change means depend on what [`armed_after`] last said? Otherwise nobody need look for it.
+pub fn asks_memory(trigger: &Trigger, scope: &dyn Scope, budget: &mut Budget) -> bool {
+    match &trigger.change {
+        Change::Numeric(range) => range.asks_memory(scope, budget),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::tenant;

@@ -64,7 +64,7 @@ impl Range {
     /// What to remember of the entity after this change: whether the trigger is armed, if its value could not be worked
     /// out; `None` if there is nothing to remember, because the next change tells by itself.
     pub fn armed_after(&self, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Option<bool> {
-        if !matches!(self.side(scope, budget), Side::Unknown(_)) {
+        if self.level || !matches!(self.side(scope, budget), Side::Unknown(_)) {
             return None;
         }
         Some(match self.side(&Before(scope), budget) {
@@ -73,6 +73,11 @@ impl Range {
             Side::Inside(_) => false,
             Side::Unknown(_) => armed.unwrap_or(false),
         })
+    }
+
+    /// Could the number of the entity as it was not be worked out? Then whether it was outside is only to be remembered.
+    pub fn asks_memory(&self, scope: &dyn Scope, budget: &mut Budget) -> bool {
+        !self.level && !before(scope).is_null() && matches!(self.side(&Before(scope), budget), Side::Unknown(_))
     }
 
     /// Is the number still inside? What cannot be worked out is not.

@@ -189,7 +189,9 @@ impl Trigger {
     /// The topics of the changes that can make false what is being held, beside its own patterns.
     pub fn hold_patterns(&self) -> Vec<String> {
         match &self.kind {
-            Some(kind) if self.hold_for.is_some() && self.enabled => verbs(kind, &["created", "updated", "deleted"]),
+            Some(kind) if self.hold_for.is_some() && self.enabled => {
+                verbs(kind, &["created", "updated", "deleted", "truncated"])
+            }
             _ => Vec::new(),
         }
     }

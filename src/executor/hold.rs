@@ -1,0 +1,490 @@
+//! Stage 2 for triggers with `hold_for`: beginning to hold, going on, breaking off, and what comes of it in the end.
+//!
+//! Dispatches about the same entity come one after the other, in the order of its changes, so whoever is here has what is
+//! held to himself, but for sessions that pause, drop or redefine: these remove the row, and whoever locks it first wins.
+//! What a step would do is done here only when the time is over; until then only expressions are evaluated.
+use std::rc::Rc;
+
+use automation_core::expr::{Budget, Scope};
+use automation_core::gate::hold::{self, Armed, Expired, Heard};
+use automation_core::gate::{Code, Reason as Why};
+use automation_core::program::Trigger;
+
+use super::batch::{Claimer, MAX_CRASHES, Outcome, crashed, dead_letter};
+use super::gates::{self, Class, Origin, Refusal};
+use super::run::{self, Beginning, enter, error_json, first_walk, may_read, refused};
+use super::versions::{self, Version};
+use super::walk::Run;
+use super::write;
+use crate::failpoint::failpoint;
+use crate::pg::catch::PgError;
+use crate::pg::clock::{self, Micros, POSTGRES_EPOCH};
+use crate::pg::identity;
+use crate::router::{key_of, tenant_matches};
+use crate::scope::{EventScope, instant};
+use crate::store::dispatches::{self, Dispatch, Reason};
+use crate::store::dwells::{self, Dwell, Held, NewDwell};
+use crate::store::events::{Event, Op};
+use crate::store::history::{EndedRun, Ending};
+use crate::store::timers::{self, Timer, TimerKind};
+use crate::store::wakes::Waiter;
+
+/// Hears what a dispatch is about. None if that must wait for somebody who has what is held in hand.
+pub fn hear(claimer: &mut Claimer, dispatch: &Dispatch, event: Option<&Event>) -> Option<Vec<Outcome>> {
+    if dispatch.attempt > MAX_CRASHES {
+        let error = crashed(dispatch);
+        dead_letter(dispatch, claimer.owner, "crashed_server", &error);
+        return match give_up(claimer, dispatch, event, "crashed_server", &error) {
+            GivenUp::Run(ended) => Some(vec![Outcome::Ended(*ended)]),
+            GivenUp::Nothing => Some(Vec::new()),
+            GivenUp::InOtherHands => None,
+        };
+    }
+    if dispatch.reason == Reason::HoldOver {
+        return over(claimer, dispatch);
+    }
+    let version = match versions::get(dispatch.version_id) {
+        Ok(version) => version,
+        Err(problem) => return Some(unreadable(claimer, dispatch, event, problem)),
+    };
+    let Some(trigger) = version.program.triggers.get(dispatch.trigger_no as usize) else { return Some(Vec::new()) };
+    let mut hearing = Hearing { claimer, dispatch, version: &version, trigger, outcomes: Vec::new() };
+    let Some(event) = event else { return hearing.without_event() };
+    if event.op == Op::Truncated && event.entity_id.is_none() && trigger.is_change() {
+        return hearing.every_entity(event);
+    }
+    let held = match dwells::lock(dispatch.automation_id, &trigger.id, &key_of(event)) {
+        Held::Ours(dwell) => Some(dwell),
+        Held::Nothing => None,
+        Held::InOtherHands => return None,
+    };
+    // What is over by now is over before the event is counted anywhere.
+    let held = hearing.unless_over(event, held)?;
+    match hearing.fires(event)? {
+        Fired::No => hearing.hear(event, held, false)?,
+        Fired::Yes(None) => hearing.hear(event, held, true)?,
+        Fired::Yes(Some(event)) => hearing.hear(&event, held, true)?,
+    }
+    Some(hearing.outcomes)
+}
+
+fn unreadable(claimer: &Claimer, dispatch: &Dispatch, event: Option<&Event>, problem: String) -> Vec<Outcome> {
+    if dispatch.reason != Reason::Hold {
+        // At its deadline what is held says the same.
+        return Vec::new();
+    }
+    let run = of_dispatch(claimer, dispatch, event);
+    let error = Some(error_json(&PgError::new("XX000", problem), None));
+    vec![Outcome::Ended(EndedRun { error, ..run.ended(Ending::Failed, Some("version_unreadable")) })]
+}
+
+/// The run that a dispatch would begin, if nothing had to be held.
+fn of_dispatch(claimer: &Claimer, dispatch: &Dispatch, event: Option<&Event>) -> Run {
+    let (event_id, event_at) = dispatch.cause.unwrap_or_default();
+    Run { event_id, event_at, ..run::of_dispatch(claimer.owner, dispatch, event, clock::engine_now()) }
+}
+
+/// Whether a trigger fired, with the event if a gate had something to add to it.
+enum Fired {
+    No,
+    Yes(Option<Box<Event>>),
+}
+
+/// One dispatch that is heard.
+struct Hearing<'a> {
+    claimer: &'a mut Claimer,
+    dispatch: &'a Dispatch,
+    version: &'a Rc<Version>,
+    trigger: &'a Trigger,
+    outcomes: Vec<Outcome>,
+}
+
+impl Hearing<'_> {
+    /// Ends what is held if its time was up before the event happened. None if that must wait.
+    fn unless_over(&mut self, event: &Event, held: Option<Dwell>) -> Option<Option<Dwell>> {
+        let happened = clock::as_seen(event.occurred_at);
+        match held {
+            Some(dwell) if happened >= dwell.deadline && self.beyond_hearing(&dwell, event).is_none() => {
+                let outcome = expire(self.claimer, &dwell, self.dispatch.attempt)?;
+                self.outcomes.push(outcome);
+                Some(None)
+            }
+            held => Some(held),
+        }
+    }
+
+    /// Did the event pass the gates before this one? If not, a run that was skipped says so. None if that cannot be told
+    /// now.
+    fn fires(&mut self, event: &Event) -> Option<Fired> {
+        if self.dispatch.reason != Reason::Hold {
+            return Some(Fired::No);
+        }
+        let run = of_dispatch(self.claimer, self.dispatch, Some(event));
+        if !self.dispatch.active {
+            self.outcomes.push(Outcome::Ended(run.ended(Ending::Cancelled, Some("automation_not_active"))));
+            return Some(Fired::No);
+        }
+        let passed = identity::as_role(run.owner, || {
+            may_read(run.owner, event).and_then(|()| gates::before_hold(&run, self.version, event))
+        });
+        match passed {
+            Ok(counted) => Some(Fired::Yes(counted.map(Box::new))),
+            Err(Refusal::Later) => None,
+            Err(refusal) => {
+                let outcome = refused(self.claimer, &run, refusal);
+                self.outcomes.push(outcome);
+                Some(Fired::No)
+            }
+        }
+    }
+
+    /// Hears an event with what is held, if anything is.
+    fn hear(&mut self, event: &Event, held: Option<Dwell>, fired: bool) -> Option<()> {
+        let held = held.and_then(|dwell| match self.beyond_hearing(&dwell, event) {
+            Some(reason) => {
+                self.end(&dwell, &reason);
+                None
+            }
+            None => Some(dwell),
+        });
+        let run = of_dispatch(self.claimer, self.dispatch, Some(event));
+        let since = self.since();
+        let happened = instant(clock::as_seen(event.occurred_at));
+        let heard = identity::as_role(run.owner, || {
+            let scope = run.scope_at(self.version, event, since);
+            let armed = held.as_ref().map(armed_by);
+            hold::hear(self.trigger, armed.as_ref(), fired, &scope, &mut Budget::default(), happened)
+        });
+        match (heard, held) {
+            (Heard::Due, Some(dwell)) => {
+                // Its time was up before this happened.
+                let outcome = expire(self.claimer, &dwell, self.dispatch.attempt)?;
+                self.outcomes.push(outcome);
+                self.hear(event, None, fired)?;
+            }
+            (Heard::Keep, Some(dwell)) => dwells::hear(dwell.run_id, event),
+            (Heard::Cancel(reason), Some(dwell)) => self.end(&dwell, &reason),
+            (Heard::Rearm { reason, deadline }, Some(dwell)) => {
+                self.end(&dwell, &reason);
+                self.arm(&run, event, since, deadline.0 - POSTGRES_EPOCH);
+            }
+            (Heard::Arm { deadline }, _) => self.arm(&run, event, since, deadline.0 - POSTGRES_EPOCH),
+            (Heard::Refuse(reason), _) => self.outcomes.push(Outcome::Ended(explained(&run, &reason))),
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// Why an event ends what is held without being looked at any further.
+    fn beyond_hearing(&self, dwell: &Dwell, event: &Event) -> Option<Why> {
+        if !dwell.automation.active {
+            return Some(why(Code::HoldInactive, "the automation is active", "it was paused meanwhile"));
+        }
+        if !tenant_matches(self.version.program.tenant.as_deref(), event) && event.op != Op::Truncated {
+            return Some(why(Code::HoldEntityGone, "the entity stays", "it belongs to another tenant now"));
+        }
+        if may_read(dwell.owner, event).is_err() {
+            return Some(why(Code::HoldBroken, "the owner may read the table", "that was revoked"));
+        }
+        None
+    }
+
+    /// Since when it is so: when the event was routed, and so to be seen by all, however late it is executed.
+    fn since(&self) -> Micros {
+        let routed = || dispatches::created_at(self.claimer.owner, self.dispatch.id).unwrap_or_else(clock::now);
+        clock::set_clock().unwrap_or_else(routed)
+    }
+
+    fn arm(&mut self, run: &Run, event: &Event, since: Micros, deadline: Micros) {
+        let armed = dwells::insert(&NewDwell {
+            run_id: run.id,
+            automation_id: run.automation_id,
+            trigger_id: &self.trigger.id,
+            key: &key_of(event),
+            owner: run.owner,
+            version_id: run.version_id,
+            trigger_no: run.trigger_no,
+            ordering_key: self.dispatch.ordering_key.unwrap_or_default(),
+            fingerprint: self.trigger.fingerprint,
+            since,
+            deadline,
+            event,
+        });
+        if !armed {
+            self.outcomes.push(Outcome::Ended(run.ended(Ending::Cancelled, Some("automation_not_active"))));
+            return;
+        }
+        set_timer(run.id, deadline, run);
+        self.claimer.held.push((run.automation_id, run.trigger_no));
+        failpoint("held");
+    }
+
+    fn end(&mut self, dwell: &Dwell, reason: &Why) {
+        remove(dwell);
+        self.outcomes.push(Outcome::Ended(explained(&of_dwell(dwell), reason)));
+    }
+
+    /// TRUNCATE: every entity is gone.
+    fn every_entity(mut self, event: &Event) -> Option<Vec<Outcome>> {
+        let key = self.dispatch.ordering_key.unwrap_or_default();
+        match dwells::lock_all(key, self.dispatch.automation_id, &self.trigger.id) {
+            Held::Ours(all) => {
+                for dwell in all {
+                    self.hear(event, Some(dwell), false)?;
+                }
+            }
+            Held::Nothing => {}
+            Held::InOtherHands => return None,
+        }
+        Some(self.outcomes)
+    }
+
+    /// The log has forgotten the event: nobody can say any more whether what is held is still so.
+    fn without_event(mut self) -> Option<Vec<Outcome>> {
+        let key = self.dispatch.ordering_key.unwrap_or_default();
+        let (id, _) = self.dispatch.cause.unwrap_or_default();
+        let found = format!("event {id} is not in the log any more");
+        match dwells::lock_all(key, self.dispatch.automation_id, &self.trigger.id) {
+            Held::Ours(all) => {
+                let reason = why(Code::HoldBroken, "every event is heard", &found);
+                all.iter().for_each(|dwell| self.end(dwell, &reason));
+            }
+            Held::Nothing => {}
+            Held::InOtherHands => return None,
+        }
+        if self.dispatch.reason == Reason::Hold {
+            let error = PgError::new("02000", found);
+            dead_letter(self.dispatch, self.claimer.owner, "event_missing", &error);
+            let run = of_dispatch(self.claimer, self.dispatch, None);
+            let error = Some(error_json(&error, None));
+            self.outcomes.push(Outcome::Ended(EndedRun { error, ..run.ended(Ending::Failed, Some("event_missing")) }));
+        }
+        Some(self.outcomes)
+    }
+}
+
+/// The timer came.
+fn over(claimer: &mut Claimer, dispatch: &Dispatch) -> Option<Vec<Outcome>> {
+    match dwells::lock_run(dispatch.run_id) {
+        Held::InOtherHands => None,
+        Held::Nothing => Some(Vec::new()),
+        Held::Ours(dwell) if clock::engine_now() < dwell.deadline => {
+            // A clock was set back meanwhile.
+            set_timer(dwell.run_id, dwell.deadline, &of_dwell(&dwell));
+            Some(Vec::new())
+        }
+        Held::Ours(dwell) => Some(vec![expire(claimer, &dwell, dispatch.attempt)?]),
+    }
+}
+
+/// The time is up: what was held is over, and becomes a run if everything is still as it should be. None if something that
+/// the run needs is in other hands: then it is over later.
+fn expire(claimer: &mut Claimer, dwell: &Dwell, attempt: i16) -> Option<Outcome> {
+    let mut run = Run { attempt, version_id: dwell.automation.version_id, ..of_dwell(dwell) };
+    versions::load(std::iter::once(run.version_id));
+    let version = match versions::get(run.version_id) {
+        Ok(version) => version,
+        Err(problem) => {
+            let error = Some(error_json(&PgError::new("XX000", problem), None));
+            remove(dwell);
+            return Some(Outcome::Ended(EndedRun { error, ..run.ended(Ending::Failed, Some("version_unreadable")) }));
+        }
+    };
+    let place = version.program.triggers.iter().position(|trigger| trigger.id == dwell.trigger_id);
+    let trigger = place.map(|place| &version.program.triggers[place]);
+    match place {
+        Some(place) => run.trigger_no = place as i16,
+        // It is told with the version that had the trigger.
+        None => run.version_id = dwell.version_id,
+    }
+    let _context = enter(&run);
+    identity::as_role(run.owner, || {
+        let origin = Origin { class: Class::Event, again: false, dedups: true };
+        let may = may_read(run.owner, &dwell.event);
+        let reserved = may.and_then(|()| gates::reserve(claimer, &mut run, &version, &dwell.event, origin));
+        if matches!(reserved, Err(Refusal::Later)) {
+            return None;
+        }
+        remove(dwell);
+        failpoint("hold_over");
+        let reserved = match reserved {
+            Ok(reserved) => reserved,
+            Err(refusal) => return Some(refused(claimer, &run, refusal)),
+        };
+        let latest = dwell.heard.as_ref().unwrap_or(&dwell.event);
+        let verdict = {
+            let scope = run.scope_at(&version, latest, clock::engine_now().max(dwell.deadline));
+            let condition = version.program.condition.as_ref();
+            let budget = &mut Budget::default();
+            hold::expire(trigger, &armed_by(dwell), dwell.automation.active, condition, &scope, budget)
+        };
+        Some(match verdict {
+            Expired::Drop(mut reason) => {
+                if reason.code == Code::HoldInactive {
+                    reason.found = "it was paused, or given to another role".to_owned();
+                }
+                Outcome::Ended(explained(&run, &reason))
+            }
+            Expired::Fire | Expired::NotYet => match not_recorded(trigger, dwell) {
+                Some(reason) => Outcome::Ended(explained(&run, &reason)),
+                None => match reserved.enter(claimer, &run, &version) {
+                    Ok(queues) => {
+                        let beginning = Beginning { active: true, queues };
+                        first_walk(claimer, &run, &version, &dwell.event, &serde_json::Value::Null, beginning)
+                    }
+                    // Too many executions, and somebody is changing the automation at this moment.
+                    Err(Refusal::Later) => refused(claimer, &run, Refusal::Hot),
+                    Err(refusal) => refused(claimer, &run, refusal),
+                },
+            },
+        })
+    })
+}
+
+/// Its kind was not watched all the time, so what was held may have been broken unseen.
+fn not_recorded(trigger: Option<&Trigger>, dwell: &Dwell) -> Option<Why> {
+    let kind = trigger.and_then(|trigger| trigger.kind.as_deref())?;
+    let since = dwells::recorded_since(kind);
+    let gap = since.is_none_or(|since| since > dwell.event.occurred_at);
+    gap.then(|| why(Code::HoldBroken, "every change is recorded", &format!("\"{kind}\" was not watched all the time")))
+}
+
+/// What the core wants to know of what is held.
+fn armed_by(dwell: &Dwell) -> Armed {
+    let scope = EventScope::new(&dwell.event, dwell.since);
+    let root = |name: &str| scope.root(name).cloned().unwrap_or_default();
+    let (old, new) = (root("old"), root("new"));
+    Armed { deadline: instant(dwell.deadline), fingerprint: dwell.fingerprint, old, new }
+}
+
+fn of_dwell(dwell: &Dwell) -> Run {
+    Run {
+        id: dwell.run_id,
+        owner: dwell.owner,
+        automation: dwell.automation.name.clone(),
+        automation_id: dwell.automation_id,
+        version_id: dwell.version_id,
+        trigger_no: dwell.trigger_no,
+        attempt: 0,
+        event_id: dwell.event.id,
+        event_at: dwell.event.occurred_at,
+        started_at: clock::engine_now(),
+        depth: dwell.event.depth,
+        parent: None,
+        kind: dwell.event.kind.clone(),
+        entity_id: dwell.event.entity_id.clone(),
+        key: None,
+        mode_key: None,
+        tenant: dwell.event.tenant.clone(),
+    }
+}
+
+fn set_timer(run_id: i64, due_at: Micros, run: &Run) {
+    let waiter =
+        Waiter { run_id, wait_no: 0, owner: run.owner, automation_id: run.automation_id, version_id: run.version_id };
+    identity::as_engine(|| timers::insert(&[Timer { due_at, waiter, kind: TimerKind::Held }]));
+    crate::workers::wake::timer_at_commit(due_at);
+}
+
+fn remove(dwell: &Dwell) {
+    dwells::delete(dwell.run_id);
+    timers::delete(&[(dwell.run_id, 0)]);
+}
+
+fn why(code: Code, clause: &str, found: &str) -> Why {
+    Why { code, clause: clause.to_owned(), found: found.to_owned() }
+}
+
+/// A run that was not begun, with the reason.
+fn explained(run: &Run, reason: &Why) -> EndedRun {
+    match reason.code {
+        Code::ConditionFalse => run.ended(Ending::Skipped, Some("condition")),
+        Code::ConditionError => {
+            let error = Some(error_json(&PgError::new("22023", reason.clause.clone()), None));
+            EndedRun { error, ..run.ended(Ending::Failed, Some("condition_failed")) }
+        }
+        code => {
+            let told = reason.to_string();
+            let told = told.split_once(": ").map_or(told.as_str(), |(_, told)| told);
+            let error = Some(serde_json::json!({ "detail": told }).to_string());
+            EndedRun { error, ..run.ended(Ending::Skipped, Some(code.word())) }
+        }
+    }
+}
+
+/// What is left of a dispatch that cannot be tried again.
+pub enum GivenUp {
+    /// The run that was to be begun has failed.
+    Run(Box<EndedRun>),
+    /// There was none.
+    Nothing,
+    /// Others have it in hand.
+    InOtherHands,
+}
+
+/// The run that a dispatch begins has failed for good, and what was held is over.
+pub fn give_up(
+    claimer: &Claimer,
+    dispatch: &Dispatch,
+    event: Option<&Event>,
+    reason: &'static str,
+    error: &PgError,
+) -> GivenUp {
+    versions::load(std::iter::once(dispatch.version_id));
+    let trigger_id = || {
+        let version = versions::get(dispatch.version_id).ok()?;
+        version.program.triggers.get(dispatch.trigger_no as usize).map(|trigger| trigger.id.clone())
+    };
+    let held = match (dispatch.reason, event.zip(trigger_id())) {
+        (Reason::HoldOver, _) => dwells::lock_run(dispatch.run_id),
+        (_, Some((event, trigger))) => dwells::lock(dispatch.automation_id, &trigger, &key_of(event)),
+        _ => Held::Nothing,
+    };
+    match held {
+        Held::Ours(dwell) if dwell.owner == claimer.owner && dwell.deadline <= clock::engine_now() => {
+            remove(&dwell);
+            let error = Some(error_json(error, None));
+            let run = Run { attempt: dispatch.attempt, ..of_dwell(&dwell) };
+            GivenUp::Run(Box::new(EndedRun { error, ..run.ended(Ending::Failed, Some(reason)) }))
+        }
+        Held::InOtherHands => GivenUp::InOtherHands,
+        _ => GivenUp::Nothing,
+    }
+}
+
+/// Ends what is held, with a reason.
+pub fn drop_held(all: Vec<Dwell>, reason: &str, detail: Option<&str>) {
+    let ended = all.iter().map(|dwell| {
+        remove(dwell);
+        let error = detail.map(|detail| serde_json::json!({ "detail": detail }).to_string());
+        EndedRun { error, ..of_dwell(dwell).ended(Ending::Skipped, Some(reason)) }
+    });
+    let ended: Vec<EndedRun> = ended.collect();
+    if !ended.is_empty() {
+        write::end(&ended);
+        identity::as_engine(|| write::count(&ended, &[], &[], clock::now()));
+    }
+}
+
+/// The automation is not active any more.
+pub fn drop_inactive(automation: i32, detail: &str) {
+    drop_held(dwells::of_automation(automation), Code::HoldInactive.word(), Some(detail));
+}
+
+/// The automation was redefined: what triggers hold that are not what they were is over.
+pub fn drop_changed(automation: i32, triggers: &[Trigger]) {
+    let (mut gone, mut changed) = (Vec::new(), Vec::new());
+    for dwell in dwells::of_automation(automation) {
+        match triggers.iter().find(|trigger| trigger.id == dwell.trigger_id && trigger.enabled) {
+            None => gone.push(dwell),
+            Some(trigger) if trigger.fingerprint != dwell.fingerprint => changed.push(dwell),
+            Some(_) => {}
+        }
+    }
+    drop_held(gone, Code::HoldTriggerGone.word(), Some("the trigger exists and is enabled; it does not any more"));
+    drop_held(
+        changed,
+        Code::HoldTriggerChanged.word(),
+        Some("the trigger is the one that was armed; it was redefined"),
+    );
+}

@@ -1,0 +1,34 @@
+//! Is an event what a trigger is about, where that depends on what a number was before it could not be worked out?
+use automation_core::expr::{Budget, Scope};
+use automation_core::gate::Code;
+use automation_core::gate::change::{self, Occurrence};
+use automation_core::program::Trigger;
+
+use crate::store::numeric_memory;
+
+/// As the core says it, with what is remembered of the number; what has to be remembered after it is written down. `key`
+/// tells entities apart. The events of one entity must come in their order.
+pub fn config(
+    automation: i32,
+    trigger: &Trigger,
+    key: impl FnOnce() -> String,
+    event: &Occurrence<'_>,
+    scope: &dyn Scope,
+) -> Result<(), Code> {
+    let verdict = change::config(trigger, event, scope, &mut Budget::default(), None);
+    if !matches!(verdict, Err(Code::NotCrossed | Code::ValueError)) {
+        return verdict;
+    }
+    let asks = change::asks_memory(trigger, scope, &mut Budget::default());
+    if !asks && verdict == Err(Code::NotCrossed) {
+        return verdict;
+    }
+    let key = key();
+    let armed = if asks { numeric_memory::recall(automation, trigger, &key) } else { None };
+    match change::armed_after(trigger, scope, &mut Budget::default(), armed) {
+        Some(now) if armed != Some(now) => numeric_memory::remember(automation, trigger, &key, now),
+        None if armed.is_some() => numeric_memory::forget(automation, trigger, &key),
+        _ => {}
+    }
+    change::config(trigger, event, scope, &mut Budget::default(), armed)
+}

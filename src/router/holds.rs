@@ -1,0 +1,133 @@
+//! Stage 1 for triggers with `hold_for`: which events may begin, go on with or break what is held.
+//!
+//! What fires such a trigger becomes a dispatch, as for any other. What does not fire it may make false what is held: it
+//! becomes a dispatch only if something is held, or is about to be because a dispatch that fires it is queued. All
+//! dispatches about one entity share an ordering key, so they are executed in the order of the events; and so are those
+//! of its timers, which come when everything that was committed before is routed.
+use std::collections::HashSet;
+
+use automation_core::gate::key;
+use automation_core::program::Trigger;
+
+use super::definitions::{Active, Definitions};
+use super::{Plan, hash, ordering_key};
+use crate::store::dispatches::{NewDispatch, Reason};
+use crate::store::dwells::{self, Place};
+use crate::store::events::{Event, Op};
+
+/// What a batch knows of holding.
+#[derive(Default)]
+pub struct Holds {
+    /// Something is held, or was about to be when the batch began.
+    any: Option<bool>,
+    /// The batch itself fires something.
+    fired: bool,
+    /// Dispatches of the batch, by their place, that nobody may need.
+    doubtful: Vec<(usize, Place)>,
+}
+
+impl Holds {
+    /// May anything be held?
+    fn any(&mut self) -> bool {
+        self.fired || *self.any.get_or_insert_with(dwells::any)
+    }
+}
+
+/// What an event is held under. Entities are told apart by kind and id alone: one that goes over to another tenant is
+/// still the same.
+pub fn key_of(event: &Event) -> String {
+    let entity = event.entity_id.as_deref();
+    let tenant = event.tenant.as_deref().filter(|_| entity.is_none() || event.kind.is_none());
+    key::context(tenant, event.kind.as_deref(), entity, &event.topic())
+}
+
+impl Plan {
+    /// A trigger with `hold_for` hears an event.
+    pub fn hear(&mut self, active: &Active, trigger: &Trigger, trigger_no: usize, event: &Event, fired: bool) {
+        if !fired && !self.holds.any() {
+            return;
+        }
+        let place = Place { automation_id: active.automation_id, trigger_id: trigger.id.clone(), key: key_of(event) };
+        let ordering_key = ordering_key(active, event, self.now)
+            .unwrap_or_else(|| hash(&[&active.automation_id.to_string(), "hold", &place.key]));
+        if fired {
+            self.holds.fired = true;
+            let mut dispatch = self.dispatch(active, event, trigger_no as i16, Reason::Hold, None);
+            // It may be held, and starts nothing by itself.
+            dispatch.cause = dispatch.event.take();
+            dispatch.ordering_key = Some(ordering_key);
+            self.dispatches.push(dispatch);
+        } else {
+            self.holds.doubtful.push((self.dispatches.len(), place));
+            self.dispatches.push(self.check(active, event, trigger_no, ordering_key));
+        }
+    }
+
+    /// A dispatch that looks at what is held under an ordering key.
+    fn check(&self, active: &Active, event: &Event, trigger_no: usize, ordering_key: i64) -> NewDispatch {
+        NewDispatch {
+            owner: active.owner,
+            id: 0,
+            tenant: event.tenant.clone(),
+            behind: self.changes_tenant(event),
+            run_id: 0,
+            event: None,
+            created_at: self.now,
+            ordering_key: Some(ordering_key),
+            automation_id: active.automation_id,
+            version_id: active.version_id,
+            trigger_no: trigger_no as i16,
+            reason: Reason::HoldCheck,
+            wait_no: None,
+            cause: Some((event.id, event.occurred_at)),
+        }
+    }
+
+    /// What does not fire a trigger, but may break what it holds.
+    pub fn check_holders(&mut self, definitions: &Definitions, topic: &str, event: &Event) {
+        definitions.for_each_holder(topic, |active, trigger_no| {
+            let Some(trigger) = active.program.triggers.get(trigger_no) else { return };
+            if event.op == Op::Truncated {
+                self.check_all(active, trigger, trigger_no, event);
+            } else {
+                self.hear(active, trigger, trigger_no, event, false);
+            }
+        });
+    }
+
+    /// Every entity of a kind is gone.
+    fn check_all(&mut self, active: &Active, trigger: &Trigger, trigger_no: usize, event: &Event) {
+        let fires =
+            |dispatch: &&NewDispatch| dispatch.reason == Reason::Hold && dispatch.automation_id == active.automation_id;
+        let batch = self.dispatches.iter().filter(fires).filter_map(|dispatch| dispatch.ordering_key);
+        let mut keys: HashSet<i64> = batch.collect();
+        keys.extend(dwells::ordering_keys(active.automation_id, &trigger.id));
+        let checks: Vec<NewDispatch> = keys.into_iter().map(|key| self.check(active, event, trigger_no, key)).collect();
+        self.dispatches.extend(checks);
+    }
+
+    /// Drops the checks that nobody needs.
+    pub fn settle_checks(&mut self) {
+        let doubtful = std::mem::take(&mut self.holds.doubtful);
+        let keys: Vec<i64> = doubtful.iter().filter_map(|(at, _)| self.dispatches[*at].ordering_key).collect();
+        let (at, places): (Vec<usize>, Vec<Place>) = doubtful.into_iter().unzip();
+        if !places.is_empty() {
+            // In this order: what is executed in between is held by then.
+            let mut firing = dwells::queued(&keys);
+            let held = dwells::find(&places);
+            let (mut no, mut next) = (0, at.iter().enumerate().peekable());
+            self.dispatches.retain(|dispatch| {
+                no += 1;
+                if dispatch.reason == Reason::Hold {
+                    firing.extend(dispatch.ordering_key);
+                }
+                match next.next_if(|(_, at)| **at == no - 1) {
+                    Some((place, _)) => {
+                        held.contains(&place) || dispatch.ordering_key.is_some_and(|key| firing.contains(&key))
+                    }
+                    None => true,
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! What triggers with `hold_for` hold, and until when.
+use std::collections::HashSet;
+
+use pgrx::pg_sys;
+
+use super::events::Event;
+use crate::pg::clock::Micros;
+use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
+use crate::pg::identity::as_engine;
+
+/// What is held.
+#[derive(Clone, Debug)]
+pub struct Dwell {
+    /// The run that it becomes.
+    pub run_id: i64,
+    pub automation_id: i32,
+    pub trigger_id: String,
+    pub owner: pg_sys::Oid,
+    pub version_id: i32,
+    pub trigger_no: i16,
+    pub fingerprint: i64,
+    pub since: Micros,
+    pub deadline: Micros,
+    /// The event that began it.
+    pub event: Event,
+    /// The last one since that left it as it is.
+    pub heard: Option<Event>,
+    /// The automation as it is now.
+    pub automation: Current,
+}
+
+/// An automation as it is now.
+#[derive(Clone, Debug)]
+pub struct Current {
+    pub name: String,
+    pub version_id: i32,
+    /// It has been active ever since this began to be held, and belongs to the same role.
+    pub active: bool,
+}
+
+/// What a look at a row that others may have in hand comes to.
+#[derive(Debug)]
+pub enum Held<T> {
+    /// It is ours until this transaction ends.
+    Ours(T),
+    /// Somebody is about to end it, and may yet change his mind.
+    InOtherHands,
+    /// There is none.
+    Nothing,
+}
+
+const INSERT: &str = "
+    INSERT INTO automation_internal.dwell
+           (run_id, automation_id, trigger_id, key, owner, version_id, trigger_no, ordering_key, fingerprint,
+            active_since, since, deadline, event)
+    SELECT $1, a.id, $3, $4, $5, $6, $7, $8, $9, a.active_since, $10, $11, $12
+      FROM automation_internal.automation AS a
+     WHERE a.id = $2
+       AND a.status = 'active'
+       AND a.owner = $5";
+
+/// What begins to be held.
+#[derive(Debug)]
+pub struct NewDwell<'a> {
+    pub run_id: i64,
+    pub automation_id: i32,
+    pub trigger_id: &'a str,
+    pub key: &'a str,
+    pub owner: pg_sys::Oid,
+    pub version_id: i32,
+    pub trigger_no: i16,
+    pub ordering_key: i64,
+    pub fingerprint: i64,
+    pub since: Micros,
+    pub deadline: Micros,
+    pub event: &'a Event,
+}
+
+/// Begins to hold. False if the automation is not active any more.
+pub fn insert(new: &NewDwell<'_>) -> bool {
+    let args = [
+        new.run_id.into(),
+        new.automation_id.into(),
+        new.trigger_id.into(),
+        new.key.into(),
+        new.owner.into(),
+        new.version_id.into(),
+        new.trigger_no.into(),
+        new.ordering_key.into(),
+        new.fingerprint.into(),
+        Arg::timestamp(new.since),
+        Arg::timestamp(new.deadline),
+        Arg::json(&new.event.to_json()),
+    ];
+    as_engine(|| execute(INSERT, &args)) == 1
+}
+
+/// The columns that `read` reads, and where they come from.
+macro_rules! dwells {
+    ($rest:literal) => {
+        concat!(
+            "
+    SELECT d.run_id, d.automation_id, d.trigger_id, d.owner, d.version_id, d.trigger_no, d.fingerprint, d.since,
+           d.deadline, d.event, d.heard, a.name, a.version_id,
+           a.status = 'active' AND a.active_since = d.active_since AND a.owner = d.owner
+      FROM automation_internal.dwell AS d
+      JOIN automation_internal.automation AS a ON a.id = d.automation_id
+     WHERE ",
+            $rest
+        )
+    };
+}
+
+fn read(row: &Row<'_>) -> Option<Dwell> {
+    Some(Dwell {
+        run_id: row.int8(1)?,
+        automation_id: row.int4(2)?,
+        trigger_id: row.text(3)?,
+        owner: row.oid(4)?,
+        version_id: row.int4(5)?,
+        trigger_no: row.int2(6)?,
+        fingerprint: row.int8(7)?,
+        since: row.int8(8)?,
+        deadline: row.int8(9)?,
+        event: Event::from_json(&row.text(10)?)?,
+        heard: row.text(11).and_then(|text| Event::from_json(&text)),
+        automation: Current {
+            name: row.text(12)?,
+            version_id: row.int4(13)?,
+            active: row.bool(14).unwrap_or_default(),
+        },
+    })
+}
+
+const LOCK: &str = dwells!(
+    "d.automation_id = $1 AND d.trigger_id = $2 AND d.key = $3
+       FOR UPDATE OF d SKIP LOCKED"
+);
+const EXISTS: &str = "
+    SELECT FROM automation_internal.dwell AS d
+     WHERE d.automation_id = $1 AND d.trigger_id = $2 AND d.key = $3";
+
+/// Locks what a trigger holds under a key.
+pub fn lock(automation: i32, trigger: &str, key: &str) -> Held<Dwell> {
+    let args: [Arg; 3] = [automation.into(), trigger.into(), key.into()];
+    as_engine(|| match query_one(LOCK, &args, read).flatten() {
+        Some(found) => Held::Ours(found),
+        None if execute(EXISTS, &args) > 0 => Held::InOtherHands,
+        None => Held::Nothing,
+    })
+}
+
+const LOCK_RUN: &str = dwells!("d.run_id = $1 FOR UPDATE OF d SKIP LOCKED");
+const EXISTS_RUN: &str = "SELECT FROM automation_internal.dwell AS d WHERE d.run_id = $1";
+
+/// Locks what is to become this run.
+pub fn lock_run(run: i64) -> Held<Dwell> {
+    as_engine(|| match query_one(LOCK_RUN, &[run.into()], read).flatten() {
+        Some(found) => Held::Ours(found),
+        None if execute(EXISTS_RUN, &[run.into()]) > 0 => Held::InOtherHands,
+        None => Held::Nothing,
+    })
+}
+
+const LOCK_ALL: &str = dwells!(
+    "d.ordering_key = $1 AND d.automation_id = $2 AND d.trigger_id = $3
+     ORDER BY d.run_id
+       FOR UPDATE OF d SKIP LOCKED"
+);
+const COUNT_ALL: &str = "
+    SELECT FROM automation_internal.dwell AS d
+     WHERE d.ordering_key = $1 AND d.automation_id = $2 AND d.trigger_id = $3";
+
+/// Locks all that a trigger holds under an ordering key.
+pub fn lock_all(ordering_key: i64, automation: i32, trigger: &str) -> Held<Vec<Dwell>> {
+    let args: [Arg; 3] = [ordering_key.into(), automation.into(), trigger.into()];
+    as_engine(|| {
+        let found: Vec<Dwell> = query(LOCK_ALL, &args, read).into_iter().flatten().collect();
+        match execute(COUNT_ALL, &args) {
+            0 => Held::Nothing,
+            all if all == found.len() as u64 => Held::Ours(found),
+            _ => Held::InOtherHands,
+        }
+    })
+}
+
+const OF_AUTOMATION: &str = dwells!(
+    "d.automation_id = $1
+     ORDER BY d.run_id
+       FOR UPDATE OF d SKIP LOCKED"
+);
+
+/// Locks all that an automation holds, but for what an executor has in hand.
+pub fn of_automation(automation: i32) -> Vec<Dwell> {
+    as_engine(|| query(OF_AUTOMATION, &[automation.into()], read)).into_iter().flatten().collect()
+}
+
+const ORPHANED: &str = dwells!(
+    "NOT EXISTS (SELECT FROM pg_catalog.pg_authid AS r WHERE r.oid = d.owner)
+     ORDER BY d.run_id
+       FOR UPDATE OF d SKIP LOCKED"
+);
+
+/// Locks what is held for roles that are gone.
+pub fn orphaned() -> Vec<Dwell> {
+    as_engine(|| query(ORPHANED, &[], read)).into_iter().flatten().collect()
+}
+
+const HEAR: &str = "UPDATE automation_internal.dwell AS d SET heard = $2 WHERE d.run_id = $1";
+
+/// Remembers the last event that left it as it is.
+pub fn hear(run: i64, event: &Event) {
+    as_engine(|| execute(HEAR, &[run.into(), Arg::json(&event.to_json())]));
+}
+
+const DELETE: &str = "DELETE FROM automation_internal.dwell AS d WHERE d.run_id = $1";
+
+/// It is over. False if somebody else has ended it.
+pub fn delete(run: i64) -> bool {
+    as_engine(|| execute(DELETE, &[run.into()])) == 1
+}
+
+const ANY: &str = "
+    SELECT EXISTS (SELECT FROM automation_internal.dispatch AS q WHERE q.reason = 'h')
+        OR EXISTS (SELECT FROM automation_internal.dwell)";
+
+/// Is anything held at all, or about to be?
+pub fn any() -> bool {
+    query_one(ANY, &[], |row| row.bool(1)).flatten().unwrap_or(true)
+}
+
+pub const QUEUED: &str = "
+    SELECT q.ordering_key
+      FROM automation_internal.dispatch AS q
+     WHERE q.reason = 'h'
+       AND q.ordering_key = ANY ($1)";
+
+/// Under which of these ordering keys something may be about to be held.
+pub fn queued(ordering_keys: &[i64]) -> HashSet<i64> {
+    query(QUEUED, &[Arg::int8s(ordering_keys)], |row| row.int8(1)).into_iter().flatten().collect()
+}
+
+/// What may be held: automation, trigger and key.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub automation_id: i32,
+    pub trigger_id: String,
+    pub key: String,
+}
+
+pub const FIND: &str = "
+    SELECT k.place
+      FROM ROWS FROM (unnest($1::bigint[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]))
+           AS k (automation_id, trigger_id, key, place)
+      JOIN automation_internal.dwell AS d
+        ON d.automation_id = k.automation_id::integer
+       AND d.trigger_id = k.trigger_id
+       AND d.key = k.key";
+
+/// Which of these are held, by their place in the list.
+pub fn find(places: &[Place]) -> HashSet<usize> {
+    let automations: Vec<i64> = places.iter().map(|place| i64::from(place.automation_id)).collect();
+    let triggers: Vec<&str> = places.iter().map(|place| place.trigger_id.as_str()).collect();
+    let keys: Vec<&str> = places.iter().map(|place| place.key.as_str()).collect();
+    let numbers: Vec<i64> = (0..places.len() as i64).collect();
+    let args = [Arg::int8s(&automations), Arg::texts(&triggers), Arg::texts(&keys), Arg::int8s(&numbers)];
+    query(FIND, &args, |row| row.int8(1)).into_iter().flatten().map(|place| place as usize).collect()
+}
+
+// In this order: what has been executed meanwhile is held by then.
+const QUEUED_KEYS: &str = "
+    SELECT q.ordering_key
+      FROM automation_internal.dispatch AS q
+     WHERE q.reason = 'h'
+       AND q.automation_id = $1";
+const HELD_KEYS: &str = "
+    SELECT DISTINCT d.ordering_key
+      FROM automation_internal.dwell AS d
+     WHERE d.automation_id = $1
+       AND d.trigger_id = $2";
+
+/// Every ordering key under which a trigger holds something, or may be about to.
+pub fn ordering_keys(automation: i32, trigger: &str) -> Vec<i64> {
+    let mut keys = query(QUEUED_KEYS, &[automation.into()], |row| row.int8(1));
+    keys.extend(query(HELD_KEYS, &[automation.into(), trigger.into()], |row| row.int8(1)));
+    let mut keys: Vec<i64> = keys.into_iter().flatten().collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+const OF_RUNS: &str = "
+    SELECT d.run_id, d.ordering_key
+      FROM automation_internal.dwell AS d
+     WHERE d.run_id = ANY ($1)";
+
+/// The ordering keys of what is to become these runs.
+pub fn keys_of_runs(runs: &[i64]) -> Vec<(i64, i64)> {
+    if runs.is_empty() {
+        return Vec::new();
+    }
+    query(OF_RUNS, &[Arg::int8s(runs)], |row| row.int8(1).zip(row.int8(2))).into_iter().flatten().collect()
+}
+
+const RECORDED_SINCE: &str = "
+    SELECT k.created_at
+      FROM automation_internal.entity_kind AS k
+     WHERE k.kind = $1";
+
+/// Since when the changes of a kind are recorded as they are now; None if they are not.
+pub fn recorded_since(kind: &str) -> Option<Micros> {
+    as_engine(|| query_one(RECORDED_SINCE, &[kind.into()], |row| row.int8(1))).flatten()
+}

@@ -228,6 +228,9 @@ pub(super) fn hold(given: &Json) -> Kept {
 
 /// How often an interval comes round.
 pub(super) fn every(given: &Json) -> Kept {
+    if given.as_str().and_then(length).is_some_and(|duration| duration.months != 0) {
+        return Err("Months are not all as long as each other. Use a cron trigger, as in 0 0 1 * *.".into());
+    }
     duration(given, SECOND..=366 * DAY)
 }
 

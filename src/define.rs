@@ -8,6 +8,7 @@ use automation_core::lifecycle::{Refusal, Status};
 use automation_core::program::{Action, Delay, Program, Repeat, Step, compile_parts};
 use automation_core::suggest::nearest;
 use automation_core::template::{SqlTemplate, Template};
+use automation_core::topic::is_pattern;
 use pgrx::pg_sys;
 
 use crate::api::topics;
@@ -126,7 +127,7 @@ fn shape(kind: &Kind) -> Option<TableShape> {
 }
 
 /// The columns of a table that events carry.
-fn recorded_shape(kind: &Kind) -> Option<TableShape> {
+pub fn recorded_shape(kind: &Kind) -> Option<TableShape> {
     let mut shape = shape(kind)?;
     let (columns, others): (Vec<_>, Vec<_>) = shape.columns.into_iter().partition(|(name, _)| kind.records(name));
     shape.columns = columns;
@@ -479,6 +480,7 @@ fn save(
     let action = if previous.is_some() { "automation.redefined" } else { "automation.defined" };
     log::audit(action, name, &serde_json::json!({ "version": version, "status": status.word() }));
     notices.extend(missing_automations(name, program));
+    notices.extend(nearly_derived(program));
     notices.dedup();
     Ok(Defined { name: name.to_owned(), version, status: status.word().to_owned(), notices })
 }
@@ -504,6 +506,16 @@ fn missing_automations(own: &str, program: &Program) -> Vec<String> {
         }
     }
     missing
+}
+
+/// Triggers on a topic that nothing derives, but nearly. Whether somebody publishes it cannot be known.
+fn nearly_derived(program: &Program) -> Vec<String> {
+    let derivers = crate::router::derived::current();
+    let triggers = program.triggers.iter().filter(|trigger| trigger.kind.is_none());
+    let topics = triggers.flat_map(|trigger| &trigger.patterns).filter(|pattern| !is_pattern(pattern));
+    let unknown = topics.filter(|topic| !derivers.topics().any(|known| known == topic.as_str()));
+    let near = unknown.filter_map(|topic| Some((topic, nearest(topic, derivers.topics())?)));
+    near.map(|(topic, near)| format!("nothing derives topic \"{topic}\"; did you mean \"{near}\"?")).collect()
 }
 
 /// What the author should know though it is no error.

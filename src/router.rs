@@ -1,11 +1,13 @@
 //! Stage 1: events in, dispatches out. Reads a bounded batch of the log, asks every trigger on each event's topic, and
 //! moves the cursor, in the caller's transaction. Runs no user SQL and evaluates only filters over the event itself.
 mod definitions;
+pub mod derived;
 mod held;
 mod sweep;
 mod wakes;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use automation_core::definition::Ordering;
 use automation_core::expr::Budget;
@@ -195,15 +197,16 @@ fn route_events(events: &[Event], timers: i64) -> (usize, Vec<pg_sys::Oid>, bool
         started: Vec::new(),
     };
     if !events.is_empty() {
-        // Waits come first: a run that is woken by an event and one that is started by it go in this order.
-        plan.dispatches.extend(wakes::of_events(events, now));
         definitions::with_current(|definitions| {
+            let topics = definitions.derivers().of_events(events, now);
+            // Waits come first: a run that is woken by an event and one that is started by it go in this order.
+            plan.dispatches.extend(wakes::of_events(events, &topics, now));
             definitions.held().note(events);
             for event in events {
                 match event.op {
                     Op::Started => plan.start(definitions, event),
                     Op::Signalled | Op::Ended | Op::Moved => {}
-                    _ => plan.match_event(definitions, event),
+                    _ => plan.match_event(definitions, event, topics.get(&event.id).map_or(&[], Vec::as_slice)),
                 }
             }
         });
@@ -231,12 +234,55 @@ struct Plan {
 }
 
 impl Plan {
-    fn match_event(&mut self, definitions: &Definitions, event: &Event) {
-        let topic = event.topic();
-        let scope = EventScope::new(event, self.now);
-        let too_deep = event.depth > gucs::max_chain_depth();
+    /// Asks every trigger on the event's topics: its own first, then those derived from it, in their order. A trigger
+    /// fires once for an event at most, on the first topic on which nothing speaks against it.
+    fn match_event(&mut self, definitions: &Definitions, event: &Event, derived: &[Rc<str>]) {
         let mut refused = Vec::new();
-        definitions.for_each_match(&topic, |active, trigger_no| {
+        let mut fired = HashSet::new();
+        self.match_topic(definitions, event, None, &mut refused, &mut |_, _| true);
+        if !derived.is_empty() {
+            fired.extend(self.dispatches.iter().rev().map_while(|dispatch| {
+                let ours = dispatch.event.is_some_and(|(id, _)| id == event.id);
+                ours.then_some((dispatch.automation_id, dispatch.trigger_no))
+            }));
+        }
+        for topic in derived {
+            let before = self.dispatches.len();
+            self.match_topic(definitions, event, Some(topic), &mut refused, &mut |automation, trigger| {
+                !fired.contains(&(automation, trigger))
+            });
+            let new = self.dispatches[before..].iter();
+            fired.extend(new.map(|dispatch| (dispatch.automation_id, dispatch.trigger_no)));
+        }
+        if !refused.is_empty() {
+            refused.dedup();
+            log::warning(&Entry {
+                code: "chain_too_deep",
+                event_id: Some(event.id),
+                run_id: event.cause_run,
+                message: &format!("event {} starts nothing: it is {} runs deep", event.id, event.depth),
+                detail: Some(&format!("It would have started: {}.", refused.join(", "))),
+                ..Default::default()
+            });
+        }
+    }
+
+    fn match_topic(
+        &mut self,
+        definitions: &Definitions,
+        event: &Event,
+        derived: Option<&Rc<str>>,
+        refused: &mut Vec<String>,
+        may_fire: &mut dyn FnMut(i32, i16) -> bool,
+    ) {
+        let own = derived.is_none().then(|| event.topic());
+        let topic = derived.map_or_else(|| own.as_deref().unwrap_or_default(), |topic| topic);
+        let scope = EventScope::on_topic(event, self.now, derived.map(AsRef::as_ref));
+        let too_deep = event.depth > gucs::max_chain_depth();
+        definitions.for_each_match(topic, |active, trigger_no| {
+            if !may_fire(active.automation_id, trigger_no as i16) {
+                return;
+            }
             let Some(trigger) = active.program.triggers.get(trigger_no) else { return };
             if !tenant_matches(active.program.tenant.as_deref(), event) {
                 return;
@@ -288,18 +334,8 @@ impl Plan {
             }
             counts.matched += 1;
             let dispatch = self.dispatch(active, event, trigger_no as i16, Reason::Trigger, None);
-            self.dispatches.push(dispatch);
+            self.dispatches.push(NewDispatch { topic: derived.cloned(), ..dispatch });
         });
-        if !refused.is_empty() {
-            log::warning(&Entry {
-                code: "chain_too_deep",
-                event_id: Some(event.id),
-                run_id: event.cause_run,
-                message: &format!("event {} starts nothing: it is {} runs deep", event.id, event.depth),
-                detail: Some(&format!("It would have started: {}.", refused.join(", "))),
-                ..Default::default()
-            });
-        }
     }
 
     fn dispatch(
@@ -323,6 +359,7 @@ impl Plan {
             reason,
             wait_no: None,
             cause: None,
+            topic: None,
         }
     }
 

@@ -183,6 +183,8 @@ CREATE TABLE automation_internal.dispatch (
     wait_no        integer,
     cause_id       bigint,
     cause_at       timestamptz,
+    -- the derived topic on which the event was heard; NULL for its own
+    topic          text,
     -- claims: one owner's rows in id order; the same index answers the look-up by id
     CONSTRAINT dispatch_pkey PRIMARY KEY (owner, id),
     -- the second wall against a double start; a wake has no event of its own (its cause may wake many)

@@ -16,11 +16,12 @@ use crate::pg::clock;
 use crate::pg::identity::{self, as_engine};
 use crate::pg::jsonb::Jsonb;
 use crate::scope::instant;
+use crate::store::automations::{self, Automation};
 use crate::store::dispatches::{self, Dispatch};
 use crate::store::events::{self, NewEvent, Op, append_event};
 use crate::store::history::{self, EndedRun, Ending};
 use crate::store::live::{self, LiveRun};
-use crate::store::{automations, runs, stats};
+use crate::store::{runs, stats};
 
 /// Starts a run by hand. The run's id is known at once; it starts when this transaction has committed.
 #[pg_extern]
@@ -37,14 +38,20 @@ pub fn start_child(name: &str, payload: &str, parent: i64) -> Result<i64, PgErro
     order(name, payload, serde_json::json!({ "parent": parent })).map_err(|error| error.to_pg())
 }
 
+/// An automation that the caller may start now.
+pub fn startable(name: &str) -> EngineResult<Automation> {
+    let known = visible(name)?;
+    if known.status == "active" {
+        return Ok(known);
+    }
+    Err(EngineError::wrong_state(format!("cannot start automation \"{name}\""))
+        .detail(format!("It is {}.", known.status))
+        .hint(format!("SELECT automation.activate('{name}').")))
+}
+
 /// Orders a run: the router starts it when this transaction has committed.
 fn order(name: &str, payload: &str, extra: serde_json::Value) -> EngineResult<i64> {
-    let known = visible(name)?;
-    if known.status != "active" {
-        return Err(EngineError::wrong_state(format!("cannot start automation \"{name}\""))
-            .detail(format!("It is {}.", known.status))
-            .hint(format!("SELECT automation.activate('{name}').")));
-    }
+    let known = startable(name)?;
     let run_id = next_id("run_id_seq");
     let mut order = serde_json::json!({ "automation_id": known.id, "version_id": known.version_id, "run_id": run_id });
     if let (Some(order), serde_json::Value::Object(extra)) = (order.as_object_mut(), extra) {
@@ -54,8 +61,8 @@ fn order(name: &str, payload: &str, extra: serde_json::Value) -> EngineResult<i6
     Ok(run_id)
 }
 
-/// Puts an order to start a run into the log.
-pub fn place(name: &str, tenant: Option<&str>, order: &serde_json::Value, payload: Option<&str>) {
+/// Puts an order to start a run into the log. Returns the order's number.
+pub fn place(name: &str, tenant: Option<&str>, order: &serde_json::Value, payload: Option<&str>) -> i64 {
     let (topic, order) = (format!("automation.invocation.{name}"), order.to_string());
     append_event(&NewEvent {
         op: Some(Op::Started),
@@ -64,7 +71,7 @@ pub fn place(name: &str, tenant: Option<&str>, order: &serde_json::Value, payloa
         next: Some(order.as_bytes()),
         payload: payload.map(str::as_bytes),
         ..Default::default()
-    });
+    })
 }
 
 /// Cancels a run that has not ended, with the runs it waits for. True if this call did it.

@@ -1,4 +1,6 @@
 //! Steering runs that wait or have failed.
+use std::rc::Rc;
+
 use automation_core::machine::{MAX_SIGNAL, Machine};
 use pgrx::JsonB;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -9,7 +11,8 @@ use crate::error::{EngineError, EngineResult, OrReport};
 use crate::executor::versions;
 use crate::pg::append::next_id;
 use crate::pg::{clock, identity};
-use crate::store::events::{self, NewEvent, Op, append_event};
+use crate::router::derived;
+use crate::store::events::{self, Event, NewEvent, Op, append_event};
 use crate::store::runs::{self, FailedRun};
 use crate::store::{live, log, signals};
 
@@ -129,6 +132,8 @@ fn order_again(id: i64, run: &FailedRun, from_step: Option<&str>, skip: bool) ->
         EngineError::wrong_state(format!("cannot retry run {id}"))
             .detail(format!("Its event {} is not in the log any more.", run.event_id))
     })?;
+    let event = event.ordered().unwrap_or(event);
+    let event = on_its_topic(run, event);
     let run_id = next_id("run_id_seq");
     let order = serde_json::json!({
         "automation_id": run.automation_id,
@@ -144,6 +149,18 @@ fn order_again(id: i64, run: &FailedRun, from_step: Option<&str>, skip: bool) ->
     place(&run.automation, run.tenant.as_deref(), &order, None);
     log::audit("automation.run_retried", &run.automation, &serde_json::json!({ "run": id, "as": run_id }));
     Ok(run_id)
+}
+
+/// The event as the run's trigger heard it. The history does not keep a derived topic; the first one that the trigger
+/// listens to is the one it was.
+fn on_its_topic(run: &FailedRun, event: Event) -> Rc<Event> {
+    let event = Rc::new(event);
+    versions::load(std::iter::once(run.version_id));
+    let Ok(version) = versions::get(run.version_id) else { return event };
+    let Some(trigger) = version.program.triggers.get(run.trigger_no as usize) else { return event };
+    let derivers = derived::current();
+    let heard = trigger.patterns.iter().find_map(|pattern| derivers.heard(pattern, &event).into_iter().next());
+    heard.unwrap_or(event)
 }
 
 /// Tries again what the engine gave up on. Returns the new run.

@@ -232,7 +232,8 @@ impl Woken {
     fn lock(claimed: &[Dispatch], events: &HashMap<i64, Rc<Event>>) -> Woken {
         let mut nudges: HashMap<i64, Vec<Nudge>> = HashMap::new();
         for dispatch in claimed.iter().filter(|dispatch| !dispatch.reason.starts()) {
-            let event = dispatch.cause.and_then(|(id, _)| events.get(&id).cloned());
+            let event = dispatch.cause.and_then(|(id, _)| events.get(&id));
+            let event = event.map(|event| event.on_topic(dispatch.topic.as_deref()));
             let nudge = Nudge { wait_no: dispatch.wait_no, reason: dispatch.reason, event };
             nudges.entry(dispatch.run_id).or_default().push(nudge);
         }
@@ -293,7 +294,10 @@ impl Batch {
                 continue;
             }
             let outcome = match dispatch.reason.starts() {
-                true => start(claimer, dispatch, events.get(&dispatch.event_id).map(Rc::as_ref)),
+                true => {
+                    let event = events.get(&dispatch.event_id).map(|event| event.on_topic(dispatch.topic.as_deref()));
+                    start(claimer, dispatch, event.as_deref())
+                }
                 false => wake(claimer, dispatch, &mut woken),
             };
             self.note(outcome);

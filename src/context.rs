@@ -32,6 +32,11 @@ pub fn enter(run: RunContext) -> Entered {
     Entered(CURRENT.with(|current| current.borrow_mut().replace(run)))
 }
 
+/// The automation whose run is under way.
+pub fn automation() -> Option<String> {
+    CURRENT.with(|current| current.borrow().as_ref().map(|run| run.automation.clone()))
+}
+
 /// Who or what writes now.
 pub struct Cause {
     pub run: Option<i64>,

@@ -8,6 +8,7 @@ use automation_core::lifecycle::{Refusal, Status};
 use automation_core::program::{Action, Delay, Program, Repeat, Step, compile_parts};
 use automation_core::suggest::nearest;
 use automation_core::template::{SqlTemplate, Template};
+use automation_core::topic::engine::Wanted;
 use automation_core::topic::is_pattern;
 use pgrx::pg_sys;
 
@@ -452,9 +453,10 @@ fn save(
             Err(refusal) => return Err(not_activatable(refusal)),
         }
         if let Some((known, _)) = &previous
-            && from != Status::Active
+            && let Ok(Some(action)) = from.transition(Status::Active, program.steps.len(), program.triggers.len())
         {
             automations::set_status(known.id, &known.status, "active", "user", &serde_json::json!({}));
+            crate::api::automations::tell(known, name, from, Status::Active, action);
         }
     } else if let Some((known, _)) = &previous
         && known.status != status.word()
@@ -466,6 +468,7 @@ fn save(
     let version = match &previous {
         Some((known, true)) => known.version,
         _ => automations::add_version(&NewVersion {
+            listens_to: &listened_to(program),
             automation_id: id,
             document: &text,
             search_path: &search_path,
@@ -483,6 +486,12 @@ fn save(
     notices.extend(nearly_derived(program));
     notices.dedup();
     Ok(Defined { name: name.to_owned(), version, status: status.word().to_owned(), notices })
+}
+
+/// Its triggers on the engine's own events.
+fn listened_to(program: &Program) -> Vec<String> {
+    let patterns = program.triggers.iter().flat_map(|trigger| trigger.patterns.iter());
+    patterns.filter(|pattern| Wanted::by([pattern]).any()).cloned().collect()
 }
 
 fn not_activatable(refusal: Refusal) -> EngineError {

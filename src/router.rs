@@ -13,6 +13,8 @@ use automation_core::definition::Ordering;
 use automation_core::expr::Budget;
 use automation_core::gate::Code;
 use automation_core::gate::change::{self, Occurrence};
+use automation_core::program::Trigger;
+use automation_core::topic::engine;
 use pgrx::pg_sys;
 
 use crate::failpoint::failpoint;
@@ -287,6 +289,9 @@ impl Plan {
             if !tenant_matches(active.program.tenant.as_deref(), event) {
                 return;
             }
+            if event.is_engines() && !may_hear(active, trigger, event, topic) {
+                return;
+            }
             let counts = self.counts.entry((active.automation_id, trigger_no as i16)).or_default();
             // Whoever may not read the table must not learn from his filter what is in it: his run says so itself.
             let may_read = event.relation.is_none_or(|relation| {
@@ -461,6 +466,14 @@ impl Plan {
 pub fn parent_of(event: &Event) -> Option<i64> {
     let order: serde_json::Value = serde_json::from_str(event.next.as_deref()?).ok()?;
     order["parent"].as_i64()
+}
+
+/// What the engine tells of an automation is for those who may see that automation and ask by name; and nobody is started
+/// by what goes back to a run of his own.
+fn may_hear(active: &Active, trigger: &Trigger, event: &Event, topic: &str) -> bool {
+    trigger.patterns.iter().any(|pattern| engine::hears(pattern, topic))
+        && identity::has_role(active.owner, event.role)
+        && !engine::goes_back_to(event.payload.as_deref(), &active.name)
 }
 
 /// An automation sees its own tenant's events; one without a tenant sees all but those of reserved tenants.

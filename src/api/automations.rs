@@ -5,6 +5,7 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
+use crate::context;
 use crate::define::{self, Defined};
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::pg::identity;
@@ -213,8 +214,9 @@ fn try_transition(name: &str, to: Status) -> Result<&'static str, Refusal> {
     let from = Status::parse(&known.status).ok_or(Refusal::NotFound)?;
     let document: serde_json::Value = serde_json::from_str(&known.document).unwrap_or_default();
     let count = |list: &str| document.get(list).and_then(serde_json::Value::as_array).map_or(0, Vec::len);
-    let details = serde_json::json!({ "from": from.word(), "to": to.word() });
-    let Some(action) = from.transition(to, count("steps"), count("triggers"))? else {
+    let becomes_active = to == Status::Active && from != Status::Active;
+    let valid = !becomes_active || count("steps") == 0 || triggers_are_valid(&known, &document);
+    let Some(action) = from.transition(to, count("steps"), if valid { count("triggers") } else { 0 })? else {
         let action = match to {
             Status::Active => "automation.activated",
             Status::Paused => "automation.paused",
@@ -227,18 +229,37 @@ fn try_transition(name: &str, to: Status) -> Result<&'static str, Refusal> {
     let disabled = serde_json::json!({ "disabled_by": "user", "blame": user });
     automations::set_status(known.id, from.word(), to.word(), "user", &disabled);
     automations::note_change();
+    tell(&known, name, from, to, action);
+    Ok("transitioned")
+}
+
+/// What a real change of status leaves behind, whoever made it: an audit row, an event, and runs that go on.
+pub fn tell(known: &Automation, name: &str, from: Status, to: Status, action: &str) {
+    let mut details = serde_json::json!({ "from": from.word(), "to": to.word() });
     log::audit(action, name, &details);
     if to == Status::Active {
         thaw(known.id);
     }
-    let payload = serde_json::json!({ "automation": name, "from": from.word(), "to": to.word() }).to_string();
+    details["automation"] = name.into();
+    if let Some(own) = context::automation() {
+        details["chain"] = serde_json::json!([own]);
+    }
     append_event(&NewEvent {
         op: Some(Op::Emitted),
+        kind: Some("automation"),
+        entity_id: Some(name.as_bytes()),
         topic: Some(action),
-        payload: Some(payload.as_bytes()),
+        tenant: known.tenant.as_deref().map(str::as_bytes),
+        payload: Some(details.to_string().as_bytes()),
+        role: Some(known.owner),
         ..Default::default()
     });
-    Ok("transitioned")
+}
+
+/// Is everything that its triggers need still there?
+fn triggers_are_valid(known: &Automation, document: &serde_json::Value) -> bool {
+    let findings = define::examine(document, known.owner).err().unwrap_or_default();
+    !findings.iter().any(|finding| finding.path.starts_with("trigger"))
 }
 
 /// What on_pause => 'freeze' has stopped goes on.

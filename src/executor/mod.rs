@@ -2,6 +2,7 @@
 //! as the owner; `automation.dispatch()` calls it for each owner the caller may act for.
 mod batch;
 mod bind;
+mod engine_events;
 mod held;
 mod resume;
 mod run;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use automation_core::definition::OnPause;
 use automation_core::machine::{Cause, Machine, State, Wait, WaitFor, Woke, error};
 use automation_core::program::{Action, StopStatus};
-use automation_core::topic;
+use automation_core::topic::engine::hears;
 use automation_core::value::Value;
 
 use super::batch::{Claimer, Outcome};
@@ -249,9 +249,7 @@ fn by_event(
 
 /// Is it on the topic, of the automation's tenant, and for its owner's eyes?
 fn wanted(machine: &Machine<'_>, pattern: &str, event: &Event, world: &RunScope<'_>) -> bool {
-    topic::matches(pattern, &event.topic())
-        && tenant_matches(machine.program().tenant.as_deref(), event)
-        && world.may_see(event)
+    hears(pattern, &event.topic()) && tenant_matches(machine.program().tenant.as_deref(), event) && world.may_see(event)
 }
 
 /// Was it in the log already when the wait began?

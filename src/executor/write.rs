@@ -2,6 +2,7 @@
 use std::collections::HashMap;
 
 use super::batch::Claimer;
+use super::engine_events;
 use super::suspend::Suspension;
 use crate::failpoint::failpoint;
 use crate::pg::clock;
@@ -29,7 +30,8 @@ pub fn write(
     let at = clock::now();
     timers::disarm(disarmed);
     suspend(claimer, suspended);
-    end(ended);
+    put_down(ended);
+    engine_events::tell(ended, suspended);
     dispatches::finish(claimer.owner, done);
     count(ended, suspended, at);
     for run in ended.iter().flat_map(|run| &run.abandoned).chain(suspended.iter().flat_map(|put| &put.abandoned)) {
@@ -68,8 +70,15 @@ fn suspend(claimer: &mut Claimer, suspended: &[Suspension]) {
     claimer.armed.extend(suspended.iter().flat_map(|put| put.arm.iter().copied()));
 }
 
-/// Writes runs into the history, and removes what they left behind when they suspended.
+/// Ends runs outside of a batch.
 pub fn end(ended: &[EndedRun]) {
+    put_down(ended);
+    engine_events::begin();
+    engine_events::tell(ended, &[]);
+}
+
+/// Writes runs into the history, and removes what they left behind when they suspended.
+fn put_down(ended: &[EndedRun]) {
     if ended.is_empty() {
         return;
     }

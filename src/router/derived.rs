@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use automation_core::derive::{Derived, Deriver, derive};
-use automation_core::topic;
+use automation_core::topic::engine::hears;
 use pgrx::pg_sys;
 
 use crate::pg::clock::{self, Micros};
@@ -104,9 +104,9 @@ impl Derivers {
 
     /// An event as a pattern hears it: on its own topic, and on each derived one that the pattern selects.
     pub fn heard(&self, pattern: &str, event: &Rc<Event>) -> Vec<Rc<Event>> {
-        let own = topic::matches(pattern, &event.topic()).then(|| event.clone());
+        let own = hears(pattern, &event.topic()).then(|| event.clone());
         let derived = self.derive(event, clock::now()).topics;
-        let derived = derived.into_iter().filter(|topic| topic::matches(pattern, topic));
+        let derived = derived.into_iter().filter(|topic| hears(pattern, topic));
         own.into_iter().chain(derived.map(|topic| event.on_topic(Some(topic)))).collect()
     }
 

@@ -2,7 +2,7 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use automation_core::topic;
+use automation_core::topic::engine::hears;
 use pgrx::pg_sys;
 
 use super::derived::Topics;
@@ -133,7 +133,7 @@ fn keys_of(event: &Event, patterns: &[String]) -> Vec<Key> {
 /// Topics have no entity: every wait for one stands under "any".
 fn topic_keys(subject: &str, patterns: &[String]) -> Vec<Key> {
     let key = |source: Source, kind: &str| Key { source, kind: kind.to_owned(), entity_id: Some(String::new()) };
-    let matching = patterns.iter().filter(|pattern| topic::matches(pattern, subject));
+    let matching = patterns.iter().filter(|pattern| hears(pattern, subject));
     let matching = matching.map(|pattern| key(Source::Pattern, pattern));
     std::iter::once(key(Source::Topic, subject)).chain(matching).collect()
 }

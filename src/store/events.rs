@@ -2,6 +2,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use automation_core::topic::engine;
 use pgrx::pg_sys;
 
 use crate::pg::append::{self, Pending, Texts};
@@ -96,6 +97,8 @@ pub struct NewEvent<'a> {
     pub prev: Option<&'a [u8]>,
     pub next: Option<&'a [u8]>,
     pub payload: Option<&'a [u8]>,
+    /// Whose event it is, if not the writer's.
+    pub role: Option<pg_sys::Oid>,
 }
 
 thread_local!(static PENDING: RefCell<Pending> = const { RefCell::new(Pending::new()) });
@@ -140,7 +143,7 @@ pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
         Some(pg_sys::Datum::from(0i32)),
         cause.run.map(pg_sys::Datum::from),
         event.relation.map(pg_sys::Datum::from),
-        Some(pg_sys::Datum::from(cause.role)),
+        Some(pg_sys::Datum::from(event.role.unwrap_or(cause.role))),
         Some(pg_sys::Datum::from(cause.depth)),
         Some(pg_sys::Datum::from(event.op.unwrap_or(Op::Emitted).code() as i8)),
         Some(pg_sys::Datum::from(event.truncated)),
@@ -301,6 +304,11 @@ impl Event {
         })
     }
 
+    /// Does the engine tell of itself?
+    pub fn is_engines(&self) -> bool {
+        self.op == Op::Emitted && self.topic.as_deref().is_some_and(engine::is_engines)
+    }
+
     /// The event that an order to start a run brings along, if it does.
     pub fn ordered(&self) -> Option<Event> {
         let order: serde_json::Value = match (self.op, &self.next) {
@@ -349,6 +357,7 @@ pub fn append_again(event: &Event) -> i64 {
         prev: bytes(&event.prev),
         next: bytes(&event.next),
         payload: bytes(&event.payload),
+        role: None,
     })
 }
 

@@ -6,6 +6,7 @@
 pub mod automations;
 pub mod derived_events;
 pub mod dispatches;
+pub mod engine_listeners;
 pub mod events;
 pub mod field_changes;
 pub mod health;

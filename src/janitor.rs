@@ -7,7 +7,7 @@ use crate::pg::engine_sql::{execute, query_one};
 use crate::pg::identity::as_engine;
 use crate::pg::subtransaction::in_subtransaction;
 use crate::router::Swept;
-use crate::store::{dispatches, kinds, live, owners, partitions, router, signals, stats};
+use crate::store::{dispatches, kinds, live, owners, partitions, router, signals, stats, step_stats};
 
 /// How often, in microseconds, the house is kept while there is work at all.
 pub const INTERVAL: i64 = 60 * 1_000_000;
@@ -26,6 +26,7 @@ pub fn keep_house() {
             stats::fold();
         }
     });
+    chore("counters of steps and tenants", || step_stats::fold(STAT_BYTES));
     chore("definitions", || as_engine(|| execute(FOLD_CHANGES, &[])));
     chore("dedup keys", || as_engine(|| execute(PRUNE_DEDUP, &[])));
     chore("signals", || {

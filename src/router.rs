@@ -3,6 +3,7 @@
 mod definitions;
 pub mod derived;
 mod held;
+mod storm;
 mod sweep;
 mod wakes;
 
@@ -447,6 +448,9 @@ impl Plan {
         }
         if !self.dispatches.is_empty() {
             dispatches::insert(&self.dispatches);
+        }
+        for dispatch in self.dispatches.iter().filter(|dispatch| dispatch.reason.starts()) {
+            storm::note(dispatch.automation_id, dispatch.owner, self.now);
         }
         if !self.ended.is_empty() {
             crate::executor::end(&self.ended);

@@ -50,6 +50,11 @@ impl<'a> EventScope<'a> {
         }
     }
 
+    /// The tenant of the event.
+    pub fn tenant(&self) -> Option<&str> {
+        self.event.tenant.as_deref()
+    }
+
     /// Whether there are rows; what orders a run to start is nobody's business.
     fn has_rows(&self) -> bool {
         self.event.op != Op::Started

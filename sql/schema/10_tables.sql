@@ -300,7 +300,8 @@ CREATE TABLE automation_internal.signal (
     key         text,
     payload     json        NOT NULL,
     sender      oid         NOT NULL,
-    created_at  timestamptz NOT NULL
+    created_at  timestamptz NOT NULL,
+    tenant      text
 );
 COMMENT ON TABLE automation_internal.signal IS 'Signals that no run has taken yet.';
 CREATE INDEX signal_name_id_idx ON automation_internal.signal (name, id);

@@ -8,6 +8,7 @@ use pgrx::prelude::*;
 use crate::context;
 use crate::define::{self, Defined};
 use crate::error::{EngineError, EngineResult, OrReport};
+use crate::loops;
 use crate::pg::identity;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::snapshot;
@@ -88,7 +89,14 @@ fn validate(
     ErrorReport,
 > {
     let owner = identity::current_user();
-    let findings = define::examine(&document.0, owner).err().unwrap_or_default();
+    let (findings, warnings) = match define::examine(&document.0, owner) {
+        Ok((document, program, writes)) => (Vec::new(), loops::warnings(&document.name, &program, &writes)),
+        Err(findings) => (findings, Vec::new()),
+    };
+    let warnings = warnings.into_iter().map(|message| {
+        // What a warning is about is not one place of the document.
+        ("warning".to_owned(), String::new(), None, None, "01000".to_owned(), message, Some(loops::HINT.to_owned()))
+    });
     let rows = findings.into_iter().map(|finding| {
         let (sqlstate, message, hint, place) = finding.error.parts();
         (
@@ -101,7 +109,7 @@ fn validate(
             hint.map(str::to_owned),
         )
     });
-    Ok(TableIterator::new(rows.collect::<Vec<_>>()))
+    Ok(TableIterator::new(rows.chain(warnings).collect::<Vec<_>>()))
 }
 
 /// The versions of an automation, newest first, with how many runs are still on each.

@@ -6,6 +6,7 @@ use pgrx::{JsonB, PgRelation};
 
 use super::topics;
 use crate::capture::{attach, read};
+use crate::context;
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::pg::catch::PgError;
 use crate::pg::clock;
@@ -222,6 +223,8 @@ pub fn check_tenant(tenant: Option<&str>) -> EngineResult<()> {
 fn emit_event(topic: &str, payload: &Json, dedup_key: Option<&str>, tenant: Option<&str>) -> EngineResult<i64> {
     topics::check_published(topic)?;
     check_tenant(tenant)?;
+    let own = context::tenant();
+    let tenant = tenant.or(own.as_deref());
     if let Some(key) = dedup_key {
         let first = claim_dedup(tenant, topic, key);
         if first != 0 {

@@ -8,6 +8,7 @@ use automation_core::expr::{Budget, FixedScope};
 use automation_core::value::Value;
 
 use super::automations::visible;
+use crate::context;
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::executor;
 use crate::pg::append::next_id;
@@ -21,7 +22,7 @@ use crate::store::dispatches::{self, Dispatch};
 use crate::store::events::{self, NewEvent, Op, append_event};
 use crate::store::history::{self, EndedRun, Ending};
 use crate::store::live::{self, LiveRun};
-use crate::store::{runs, stats};
+use crate::store::{runs, stats, step_stats};
 
 /// Starts a run by hand. The run's id is known at once; it starts when this transaction has committed.
 #[pg_extern]
@@ -57,7 +58,14 @@ fn order(name: &str, payload: &str, extra: serde_json::Value) -> EngineResult<i6
     if let (Some(order), serde_json::Value::Object(extra)) = (order.as_object_mut(), extra) {
         order.extend(extra);
     }
-    place(name, known.tenant.as_deref(), &order, Some(payload));
+    let own = context::tenant();
+    if let (Some(own), Some(theirs)) = (&own, &known.tenant)
+        && own != theirs
+    {
+        return Err(EngineError::not_allowed(format!("cannot start automation \"{name}\" of tenant \"{theirs}\""))
+            .detail(format!("The run that starts it belongs to tenant \"{own}\".")));
+    }
+    place(name, known.tenant.as_deref().or(own.as_deref()), &order, Some(payload));
     Ok(run_id)
 }
 
@@ -173,6 +181,9 @@ pub fn end_waiting(found: &LiveRun, reason: &str) {
     let ended = executor::cancelled(found, reason);
     let children = ended.abandoned.clone();
     stats::count_cancelled(ended.automation_id, ended.trigger_no, clock::now());
+    if let Some(tenant) = &ended.tenant {
+        step_stats::count_cancelled(ended.automation_id, tenant, clock::now());
+    }
     executor::end(&[ended]);
     for child in children {
         cancel_abandoned(child);

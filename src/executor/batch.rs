@@ -7,7 +7,7 @@ use pgrx::pg_sys;
 
 use super::resume::{self, Nudge};
 use super::suspend::Suspension;
-use super::{engine_events, run, versions, write};
+use super::{engine_events, run, step_counts, versions, write};
 use crate::failpoint::failpoint;
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
@@ -149,6 +149,7 @@ pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
     claimer.refresh();
     claimer.unsettled.clear();
     engine_events::begin();
+    step_counts::begin();
     let mut batch = Batch { floor: claimer.floor, ..Default::default() };
     for _ in 0..WINDOWS {
         let (claimed, limit) = match work {
@@ -181,6 +182,7 @@ pub fn look_at_armed(claimer: &mut Claimer, armed: &[(i64, i32)]) -> Turn {
     let mut batch = Batch::default();
     claimer.unsettled.clear();
     engine_events::begin();
+    step_counts::begin();
     claimer.shares = claimer.is_worker && armed.len() > 1;
     let mut nudges: HashMap<i64, Vec<Nudge>> = HashMap::new();
     for (run, wait_no) in armed {
@@ -408,5 +410,6 @@ pub fn fail(claimer: &mut Claimer, dispatch_id: i64, error: &PgError) {
         run.map(|live| resume::give_up(live, "commit_failed", error))
     };
     engine_events::begin();
+    step_counts::begin();
     write::write(claimer, ended.as_slice(), &[], &[], &[dispatch_id]);
 }

@@ -157,6 +157,7 @@ impl Teller<'_> {
             automation: name.clone(),
             owner: self.owner,
             depth: self.depth,
+            tenant: self.tenant.map(str::to_owned),
         });
         if began {
             self.write(&name, Told::Started, about());

@@ -8,6 +8,7 @@ mod resume;
 mod run;
 mod scope;
 mod step;
+mod step_counts;
 mod suspend;
 mod sweep;
 pub mod versions;

@@ -207,15 +207,17 @@ fn waited(
             }
             woke
         }
-        (WaitFor::Signal { name, key }, _) => match signals::take(name, key.as_deref(), live.owner) {
-            Taken::Payload(payload) => {
-                let payload = Value::from_json(&payload).unwrap_or_default();
-                machine.wake(no, Cause::Signal(payload), world)
+        (WaitFor::Signal { name, key }, _) => {
+            match signals::take(name, key.as_deref(), live.owner, live.tenant.as_deref()) {
+                Taken::Payload(payload) => {
+                    let payload = Value::from_json(&payload).unwrap_or_default();
+                    machine.wake(no, Cause::Signal(payload), world)
+                }
+                Taken::InOtherHands => return Err(InOtherHands),
+                Taken::Nothing if nudge.reason == Reason::Due => machine.wake(no, Cause::Timer, world),
+                Taken::Nothing => Woke::NotYet,
             }
-            Taken::InOtherHands => return Err(InOtherHands),
-            Taken::Nothing if nudge.reason == Reason::Due => machine.wake(no, Cause::Timer, world),
-            Taken::Nothing => Woke::NotYet,
-        },
+        }
         (WaitFor::Run { run }, reason) => match history::outcomes(&[*run]).into_iter().next() {
             Some((_, status, output, failure)) => {
                 let read =

@@ -149,6 +149,7 @@ pub fn enter(run: &Run) -> context::Entered {
         automation: run.automation.clone(),
         owner: run.owner,
         depth: run.depth,
+        tenant: run.tenant.clone(),
     })
 }
 

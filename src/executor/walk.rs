@@ -14,6 +14,7 @@ use super::engine_events;
 use super::run::{error_json, from_expression};
 use super::scope::RunScope;
 use super::step;
+use super::step_counts;
 use super::versions::Version;
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
@@ -232,6 +233,7 @@ impl Walk<'_> {
     ) {
         let Some(step) = self.version.program.steps.get(place) else { return };
         engine_events::step_ended(self.run.id, step, status, attempt, error);
+        step_counts::note(self.run, place, &step.id, status, attempt, ended - began);
         self.steps.push(if self.steps.is_empty() { '[' } else { ',' });
         let (at, took) = (began - self.run.started_at, ended - began);
         // Writing to a String cannot fail.

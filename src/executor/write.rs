@@ -3,6 +3,7 @@ use std::collections::HashMap;
 
 use super::batch::Claimer;
 use super::engine_events;
+use super::step_counts;
 use super::suspend::Suspension;
 use crate::failpoint::failpoint;
 use crate::pg::clock;
@@ -12,6 +13,7 @@ use crate::store::events::{NewEvent, Op, append_event};
 use crate::store::history::{self, EndedRun, Ending};
 use crate::store::live::{self, LiveRun};
 use crate::store::stats::{self, Counts};
+use crate::store::step_stats;
 use crate::store::timers::{self, Timer};
 use crate::store::wakes::{self, Wake};
 use crate::workers;
@@ -34,6 +36,7 @@ pub fn write(
     engine_events::tell(ended, suspended);
     dispatches::finish(claimer.owner, done);
     count(ended, suspended, at);
+    step_counts::write(at);
     for run in ended.iter().flat_map(|run| &run.abandoned).chain(suspended.iter().flat_map(|put| &put.abandoned)) {
         crate::api::runs::cancel_abandoned(*run);
     }
@@ -119,5 +122,29 @@ fn count(ended: &[EndedRun], suspended: &[Suspension], at: i64) {
     }
     if !counts.is_empty() {
         stats::add(counts.iter(), at);
+    }
+    count_tenants(ended, suspended, at);
+}
+
+/// The same by tenant, for the runs that have one.
+fn count_tenants(ended: &[EndedRun], suspended: &[Suspension], at: i64) {
+    let mut counts: HashMap<(i32, &str), Counts> = HashMap::new();
+    for (run, tenant) in ended.iter().filter_map(|run| Some((run, run.tenant.as_deref()?))) {
+        let counts = counts.entry((run.automation_id, tenant)).or_default();
+        counts.entered += i64::from(run.live.is_none());
+        counts.run_time_us += run.ended_at - run.started_at;
+        match run.ending {
+            Ending::Completed => counts.completed += 1,
+            Ending::Failed => counts.failed += 1,
+            Ending::Cancelled => counts.cancelled += 1,
+            Ending::Skipped => counts.skipped += 1,
+        }
+    }
+    let began = suspended.iter().filter(|put| put.is_new);
+    for (put, tenant) in began.filter_map(|put| Some((put, put.run.tenant.as_deref()?))) {
+        counts.entry((put.run.automation_id, tenant)).or_default().entered += 1;
+    }
+    if !counts.is_empty() {
+        step_stats::add_tenants(&counts, at);
     }
 }

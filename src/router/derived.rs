@@ -110,9 +110,9 @@ impl Derivers {
         own.into_iter().chain(derived.map(|topic| event.on_topic(Some(topic)))).collect()
     }
 
-    /// The topics that changes of a kind can have.
-    pub fn topics_of_kind(&self, kind: &str) -> impl Iterator<Item = &str> {
-        self.by_kind.get(kind).into_iter().flatten().map(|rule| rule.topic.as_str())
+    /// The rules of a kind.
+    pub fn of_kind(&self, kind: &str) -> &[Deriver] {
+        self.by_kind.get(kind).map_or(&[], Vec::as_slice)
     }
 
     /// Every topic that can be derived.

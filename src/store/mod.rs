@@ -6,6 +6,7 @@
 pub mod automations;
 pub mod derived_events;
 pub mod dispatches;
+pub mod effects;
 pub mod engine_listeners;
 pub mod events;
 pub mod field_changes;
@@ -21,5 +22,6 @@ pub mod router;
 pub mod runs;
 pub mod signals;
 pub mod stats;
+pub mod step_stats;
 pub mod timers;
 pub mod wakes;

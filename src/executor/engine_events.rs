@@ -70,14 +70,25 @@ pub fn tell(ended: &[EndedRun], suspended: &[Suspension]) {
         let mut turn = turn.borrow_mut();
         (turn.0, std::mem::take(&mut turn.1))
     });
-    if !wanted.any() {
-        return;
+    if wanted.any() {
+        write_all(wanted, &steps, ended, suspended);
     }
+}
+
+/// The same for runs that were ended outside of a turn, or by a step inside of one.
+pub fn tell_ended(ended: &[EndedRun]) {
+    let wanted = engine_listeners::wanted();
+    if wanted.any() && !ended.is_empty() {
+        write_all(wanted, &[], ended, &[]);
+    }
+}
+
+fn write_all(wanted: Wanted, steps: &[StepNews], ended: &[EndedRun], suspended: &[Suspension]) {
     for put in suspended {
         let run = &put.run;
         let teller = Teller {
             wanted,
-            steps: &steps,
+            steps,
             id: run.id,
             event_id: run.event_id,
             automation_id: run.automation_id,
@@ -92,7 +103,7 @@ pub fn tell(ended: &[EndedRun], suspended: &[Suspension]) {
     for run in ended.iter().filter(|run| run.ending != Ending::Skipped) {
         let teller = Teller {
             wanted,
-            steps: &steps,
+            steps,
             id: run.id,
             event_id: run.event_id,
             automation_id: run.automation_id,

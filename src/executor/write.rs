@@ -76,8 +76,7 @@ fn suspend(claimer: &mut Claimer, suspended: &[Suspension]) {
 /// Ends runs outside of a batch.
 pub fn end(ended: &[EndedRun]) {
     put_down(ended);
-    engine_events::begin();
-    engine_events::tell(ended, &[]);
+    engine_events::tell_ended(ended);
 }
 
 /// Writes runs into the history, and removes what they left behind when they suspended.

@@ -39,7 +39,10 @@ const TRIGGERS: &str = "
 const WAITS: &str = "
     SELECT t.topic
       FROM unnest($1::text[]) AS t (topic)
-     WHERE EXISTS (SELECT FROM automation_internal.wake_index AS w WHERE w.source = 't' AND w.kind = t.topic)";
+     WHERE EXISTS (SELECT FROM automation_internal.wake_index AS w WHERE w.source = 't' AND w.kind = t.topic)
+     UNION ALL
+    SELECT '#'
+     WHERE EXISTS (SELECT FROM automation_internal.wake_index AS w WHERE w.source = 'p')";
 
 /// What active automations and waiting runs listen to. Where nobody does, which is usual, this reads no row.
 pub fn wanted() -> Wanted {
@@ -49,8 +52,12 @@ pub fn wanted() -> Wanted {
     }
     if has_pages("wake_index") {
         let topics = Told::ALL.map(Told::topic);
-        patterns.extend(as_engine(|| query(WAITS, &[Arg::texts(&topics)], |row| row.text(1))).into_iter().flatten());
-        patterns.extend(wakes::patterns());
+        let waits = as_engine(|| query(WAITS, &[Arg::texts(&topics)], |row| row.text(1)));
+        // The list of patterns is longer to read than to know that there are none.
+        if waits.iter().flatten().any(|topic| topic == "#") {
+            patterns.extend(wakes::patterns());
+        }
+        patterns.extend(waits.into_iter().flatten());
     }
     Wanted::by(patterns)
 }

@@ -64,6 +64,15 @@ SELECT automation.cancel_run(id) FROM automation.runs WHERE automation = 'g-work
 SELECT happened();
 INSERT INTO item VALUES (3);
 SELECT happened();
+-- a run that ends another one in a step forgets nothing of its own
+SELECT name FROM automation.define('g-long', trigger => automation.on_event('g.long'), steps => ARRAY[automation.delay('1 hour', id => 'long')]);
+SELECT name FROM automation.define('g-end', trigger => automation.on_event('g.end'), steps => ARRAY[
+    automation.sql('SELECT 1', id => 'first'), automation.sql('SELECT automation.cancel_run(''run.automation = "g-long"'')', id => 'cancel')]);
+SELECT automation.emit('g.long') > 0;
+SELECT happened();
+SELECT automation.emit('g.end') > 0;
+SELECT happened();
+SELECT automation.drop_automation('g-long'), automation.drop_automation('g-end');
 -- what becomes of an automation; a repeat is none (R003-18)
 SELECT ok, applied FROM automation.pause('g-work');
 SELECT ok, applied FROM automation.pause('g-work');

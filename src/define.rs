@@ -8,6 +8,8 @@ use automation_core::lifecycle::{Refusal, Status};
 use automation_core::program::{Action, Delay, Program, Repeat, Step, compile_parts};
 use automation_core::suggest::nearest;
 use automation_core::template::{SqlTemplate, Template};
+use automation_core::topic::engine::Wanted;
+use automation_core::topic::is_pattern;
 use pgrx::pg_sys;
 
 use crate::api::topics;
@@ -16,11 +18,12 @@ use crate::executor::call_statement;
 use crate::pg::catch::PgError;
 use crate::pg::statement::{Spi, Statement};
 use crate::pg::subtransaction::in_subtransaction;
+use crate::pg::writes::Write;
 use crate::pg::{clock, identity, names, settings};
 use crate::store::automations::{self, NewVersion};
 use crate::store::kinds::{self, Kind};
 use crate::store::log;
-use crate::{capture, gucs, timekeeper};
+use crate::{capture, gucs, loops, timekeeper};
 
 /// What define() answers.
 pub struct Defined {
@@ -37,7 +40,7 @@ pub struct Finding {
 }
 
 /// Reads and checks a document as `owner` would run it. Every problem is found, not only the first.
-pub fn examine(json: &serde_json::Value, owner: pg_sys::Oid) -> Result<(Document, Program), Vec<Finding>> {
+pub fn examine(json: &serde_json::Value, owner: pg_sys::Oid) -> Result<(Document, Program, Vec<Write>), Vec<Finding>> {
     let name = json.get("name").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
     let raise =
         |problems: Vec<Problem>| problems.into_iter().map(|problem| finding(&name, problem)).collect::<Vec<_>>();
@@ -45,8 +48,9 @@ pub fn examine(json: &serde_json::Value, owner: pg_sys::Oid) -> Result<(Document
     let (program, mut problems) = compile_parts(&document);
     problems.extend(names_problems(&document, &program));
     let mut findings = raise(problems);
-    findings.extend(statements(&document, &program, owner));
-    if findings.is_empty() { Ok((document, program)) } else { Err(findings) }
+    let mut writes = Vec::new();
+    findings.extend(statements(&document, &program, owner, &mut writes));
+    if findings.is_empty() { Ok((document, program, writes)) } else { Err(findings) }
 }
 
 fn finding(name: &str, problem: Problem) -> Finding {
@@ -92,7 +96,7 @@ fn shape(kind: &Kind) -> Option<TableShape> {
 }
 
 /// The columns of a table that events carry.
-fn recorded_shape(kind: &Kind) -> Option<TableShape> {
+pub fn recorded_shape(kind: &Kind) -> Option<TableShape> {
     let mut shape = shape(kind)?;
     let (columns, others): (Vec<_>, Vec<_>) = shape.columns.into_iter().partition(|(name, _)| kind.records(name));
     shape.columns = columns;
@@ -272,19 +276,26 @@ fn no_column(column: &str, shape: &TableShape, path: &str, place: &str) -> Probl
     Problem { path: path.to_owned(), place: place.to_owned(), text: None, error }
 }
 
-/// Prepares every statement as the owner would, with the search path of this session.
-fn statements(document: &Document, program: &Program, owner: pg_sys::Oid) -> Vec<Finding> {
+/// Prepares every statement as the owner would, with the search path of this session, and notes what it writes.
+fn statements(document: &Document, program: &Program, owner: pg_sys::Oid, writes: &mut Vec<Write>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let name = document.name.as_str();
     for step in &program.steps {
         let path = &step.path;
         let place = |field: &str| format!("{field} of step \"{}\" of automation \"{name}\"", step.id);
         let finding = match &step.action {
-            Action::Sql(template) => prepare(owner, template.sql(), template.params().len()).err().map(|error| {
-                let at = error.position.map(|position| template.map_position(position));
-                let error = in_users_words(template, error);
-                (format!("{path}.sql"), EngineError::statement(&place("sql"), template.text(), &error, at))
-            }),
+            Action::Sql(template) => match prepare(owner, template.sql(), template.params().len()) {
+                Ok(written) => {
+                    writes.extend(written.into_iter().filter(|_| step.enabled));
+                    None
+                }
+                Err(error) => {
+                    let at = error.position.map(|position| template.map_position(position));
+                    let error = in_users_words(template, error);
+                    let error = EngineError::statement(&place("sql"), template.text(), &error, at);
+                    Some((format!("{path}.sql"), error))
+                }
+            },
             Action::Call { function, .. } => {
                 let prepared = identity::as_role(owner, || call_statement(function))
                     .and_then(|statement| prepare(owner, &statement, 1));
@@ -317,14 +328,15 @@ fn in_users_words(template: &SqlTemplate, mut error: PgError) -> PgError {
     error
 }
 
-fn prepare(owner: pg_sys::Oid, sql: &str, parameters: usize) -> Result<(), PgError> {
+fn prepare(owner: pg_sys::Oid, sql: &str, parameters: usize) -> Result<Vec<Write>, PgError> {
     identity::as_role(owner, || {
         in_subtransaction(|| {
             let spi = Spi::open();
             let statement = Statement::prepare(&spi, sql, parameters)?;
+            let writes = statement.writes();
             drop(statement);
             spi.close();
-            Ok(())
+            Ok(writes)
         })
     })
 }
@@ -366,14 +378,15 @@ pub fn define(mut json: serde_json::Value, run_as: Option<&str>, status: Option<
     };
     let run_as = run_as.map(str::to_owned).or(inner_owner);
     let owner = resolve_owner(run_as.as_deref())?;
-    let (document, program) = examine(&json, owner)
+    let (document, program, writes) = examine(&json, owner)
         .map_err(|findings| findings.into_iter().next().map_or_else(|| EngineError::bug("no finding"), |f| f.error))?;
-    save(&document, &program, owner, run_as.is_some(), status)
+    save(&document, &program, &writes, owner, run_as.is_some(), status)
 }
 
 fn save(
     document: &Document,
     program: &Program,
+    writes: &[Write],
     owner: pg_sys::Oid,
     owner_given: bool,
     status: Option<Status>,
@@ -417,10 +430,10 @@ fn save(
             Err(refusal) => return Err(not_activatable(refusal)),
         }
         if let Some((known, _)) = &previous
-            && from != Status::Active
+            && let Ok(Some(action)) = from.transition(Status::Active, program.steps.len(), program.triggers.len())
         {
             automations::set_status(known.id, &known.status, "active", "user", &serde_json::json!({}));
-            crate::store::gates::forget_failures(known.id);
+            crate::api::automations::tell(known, name, from, Status::Active, action);
         }
     } else if let Some((known, _)) = &previous
         && known.status != status.word()
@@ -432,6 +445,7 @@ fn save(
     let version = match &previous {
         Some((known, true)) => known.version,
         _ => automations::add_version(&NewVersion {
+            listens_to: &listened_to(program),
             automation_id: id,
             document: &text,
             search_path: &search_path,
@@ -456,8 +470,18 @@ fn save(
     let action = if previous.is_some() { "automation.redefined" } else { "automation.defined" };
     log::audit(action, name, &serde_json::json!({ "version": version, "status": status.word() }));
     notices.extend(missing_automations(name, program));
+    notices.extend(nearly_derived(program));
+    notices.extend(program.triggers.iter().flat_map(check::kind_in_filter));
+    notices.extend(loops::warnings(name, program, writes));
+    loops::remember(id, name, program, writes);
     notices.dedup();
     Ok(Defined { name: name.to_owned(), version, status: status.word().to_owned(), notices })
+}
+
+/// Its triggers on the engine's own events.
+fn listened_to(program: &Program) -> Vec<String> {
+    let patterns = program.triggers.iter().flat_map(|trigger| trigger.patterns.iter());
+    patterns.filter(|pattern| Wanted::by([pattern]).any()).cloned().collect()
 }
 
 fn not_activatable(refusal: Refusal) -> EngineError {
@@ -481,6 +505,16 @@ fn missing_automations(own: &str, program: &Program) -> Vec<String> {
         }
     }
     missing
+}
+
+/// Triggers on a topic that nothing derives, but nearly. Whether somebody publishes it cannot be known.
+fn nearly_derived(program: &Program) -> Vec<String> {
+    let derivers = crate::router::derived::current();
+    let triggers = program.triggers.iter().filter(|trigger| trigger.kind.is_none());
+    let topics = triggers.flat_map(|trigger| &trigger.patterns).filter(|pattern| !is_pattern(pattern));
+    let unknown = topics.filter(|topic| !derivers.topics().any(|known| known == topic.as_str()));
+    let near = unknown.filter_map(|topic| Some((topic, nearest(topic, derivers.topics())?)));
+    near.map(|(topic, near)| format!("nothing derives topic \"{topic}\"; did you mean \"{near}\"?")).collect()
 }
 
 /// What the author should know though it is no error.

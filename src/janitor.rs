@@ -11,7 +11,7 @@ use crate::pg::subtransaction::in_subtransaction;
 use crate::router::Swept;
 use crate::store::{
     automations, dispatches, dwells, gates, history, kinds, live, numeric_memory, owners, partitions, router,
-    schedules, signals, stats,
+    schedules, signals, stats, step_stats,
 };
 
 /// How often, in microseconds, the house is kept while there is work at all.
@@ -45,6 +45,7 @@ pub fn keep_house() {
             drop_old_runs(now);
         }
     });
+    chore("counters of steps and tenants", || step_stats::fold(STAT_BYTES));
     chore("definitions", || as_engine(|| execute(FOLD_CHANGES, &[])));
     chore("dedup keys", || as_engine(|| execute(PRUNE_DEDUP, &[])));
     chore("signals", || {

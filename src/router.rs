@@ -1,21 +1,25 @@
 //! Stage 1: events in, dispatches out. Reads a bounded batch of the log, asks every trigger on each event's topic, and
 //! moves the cursor, in the caller's transaction. Runs no user SQL and evaluates only filters over the event itself.
 mod definitions;
+pub mod derived;
 mod held;
 mod holds;
 mod lanes;
+mod storm;
 mod sweep;
 mod ticks;
 mod wakes;
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use automation_core::definition::{Mode, Ordering};
 use automation_core::expr::{Budget, Expr};
 use automation_core::gate::change::{self, Occurrence};
 use automation_core::gate::{Code, key};
 use automation_core::program::Trigger;
+use automation_core::topic::engine;
 use pgrx::pg_sys;
 
 use crate::failpoint::failpoint;
@@ -219,16 +223,17 @@ fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, b
     };
     let mut freed = Vec::new();
     if !events.is_empty() {
-        // Waits come first: a run that is woken by an event and one that is started by it go in this order.
-        plan.dispatches.extend(wakes::of_events(events, now));
         definitions::with_current(|definitions| {
+            let topics = definitions.derivers().of_events(events, now);
+            // Waits come first: a run that is woken by an event and one that is started by it go in this order.
+            plan.dispatches.extend(wakes::of_events(events, &topics, now));
             definitions.held().note(events);
             for event in events {
                 match event.op {
                     Op::Started => plan.start(definitions, event),
                     Op::Ended => freed.extend(automation_freed(event)),
                     Op::Signalled | Op::Moved => {}
-                    _ => plan.match_event(definitions, event),
+                    _ => plan.match_event(definitions, event, topics.get(&event.id).map_or(&[], Vec::as_slice)),
                 }
             }
         });
@@ -260,13 +265,59 @@ struct Plan {
 }
 
 impl Plan {
-    fn match_event(&mut self, definitions: &Definitions, event: &Event) {
-        let topic = event.topic();
-        let scope = EventScope::new(event, self.now);
-        let too_deep = event.depth > gucs::max_chain_depth();
+    /// Asks every trigger on the event's topics: its own first, then those derived from it, in their order. A trigger
+    /// fires once for an event at most, on the first topic on which nothing speaks against it.
+    fn match_event(&mut self, definitions: &Definitions, event: &Event, derived: &[Rc<str>]) {
         let mut refused = Vec::new();
-        definitions.for_each_match(&topic, |active, trigger_no| {
+        let mut fired = HashSet::new();
+        self.match_topic(definitions, event, None, &mut refused, &mut |_, _| true);
+        if !derived.is_empty() {
+            fired.extend(self.dispatches.iter().rev().map_while(|dispatch| {
+                let ours = dispatch.event.is_some_and(|(id, _)| id == event.id);
+                ours.then_some((dispatch.automation_id, dispatch.trigger_no))
+            }));
+        }
+        for topic in derived {
+            let before = self.dispatches.len();
+            self.match_topic(definitions, event, Some(topic), &mut refused, &mut |automation, trigger| {
+                !fired.contains(&(automation, trigger))
+            });
+            let new = self.dispatches[before..].iter();
+            fired.extend(new.map(|dispatch| (dispatch.automation_id, dispatch.trigger_no)));
+        }
+        if !refused.is_empty() {
+            refused.dedup();
+            log::warning(&Entry {
+                code: "chain_too_deep",
+                event_id: Some(event.id),
+                run_id: event.cause_run,
+                message: &format!("event {} starts nothing: it is {} runs deep", event.id, event.depth),
+                detail: Some(&format!("It would have started: {}.", refused.join(", "))),
+                ..Default::default()
+            });
+        }
+    }
+
+    fn match_topic(
+        &mut self,
+        definitions: &Definitions,
+        event: &Event,
+        derived: Option<&Rc<str>>,
+        refused: &mut Vec<String>,
+        may_fire: &mut dyn FnMut(i32, i16) -> bool,
+    ) {
+        let own = derived.is_none().then(|| event.topic());
+        let topic = derived.map_or_else(|| own.as_deref().unwrap_or_default(), |topic| topic);
+        let scope = EventScope::on_topic(event, self.now, derived.map(AsRef::as_ref));
+        let too_deep = event.depth > gucs::max_chain_depth();
+        definitions.for_each_match(topic, |active, trigger_no| {
+            if !may_fire(active.automation_id, trigger_no as i16) {
+                return;
+            }
             let Some(trigger) = active.program.triggers.get(trigger_no) else { return };
+            if event.is_engines() && !may_hear(active, trigger, event, topic) {
+                return;
+            }
             let mut fires = self.fires(active, trigger, trigger_no, event, &scope);
             if fires && too_deep {
                 self.count(active, trigger_no).refused += 1;
@@ -277,7 +328,7 @@ impl Plan {
                 self.count(active, trigger_no).matched += 1;
             }
             if trigger.hold_for.is_some() {
-                self.hear(active, trigger, trigger_no, event, fires);
+                self.hear(active, trigger, trigger_no, event, derived, fires);
             } else if fires {
                 let mut dispatch = self.dispatch(active, event, trigger_no as i16, Reason::Trigger, None);
                 if !trigger.has_pure_change() {
@@ -285,19 +336,11 @@ impl Plan {
                     let id = active.automation_id.to_string();
                     dispatch.ordering_key.get_or_insert_with(|| hash(&[&id, "hold", &key_of(event)]));
                 }
-                self.dispatches.push(dispatch);
+                self.dispatches.push(NewDispatch { topic: derived.cloned(), ..dispatch });
             }
         });
-        self.check_holders(definitions, &topic, event);
-        if !refused.is_empty() {
-            log::warning(&Entry {
-                code: "chain_too_deep",
-                event_id: Some(event.id),
-                run_id: event.cause_run,
-                message: &format!("event {} starts nothing: it is {} runs deep", event.id, event.depth),
-                detail: Some(&format!("It would have started: {}.", refused.join(", "))),
-                ..Default::default()
-            });
+        if derived.is_none() {
+            self.check_holders(definitions, topic, event);
         }
     }
 
@@ -392,6 +435,7 @@ impl Plan {
             reason,
             wait_no: None,
             cause: None,
+            topic: None,
         }
     }
 
@@ -478,6 +522,9 @@ impl Plan {
             lanes::place(&mut self.dispatches);
             dispatches::insert(&self.dispatches);
         }
+        for dispatch in self.dispatches.iter().filter(|dispatch| dispatch.reason.starts()) {
+            storm::note(dispatch.automation_id, dispatch.owner, self.now);
+        }
         if !self.ended.is_empty() {
             crate::executor::end(&self.ended);
         }
@@ -502,6 +549,14 @@ fn automation_freed(event: &Event) -> Option<i64> {
 pub fn parent_of(event: &Event) -> Option<i64> {
     let order: serde_json::Value = serde_json::from_str(event.next.as_deref()?).ok()?;
     order["parent"].as_i64()
+}
+
+/// What the engine tells of an automation is for those who may see that automation and ask by name; and nobody is started
+/// by what goes back to a run of his own.
+fn may_hear(active: &Active, trigger: &Trigger, event: &Event, topic: &str) -> bool {
+    trigger.patterns.iter().any(|pattern| engine::hears(pattern, topic))
+        && identity::has_role(active.owner, event.role)
+        && !engine::goes_back_to(event.payload.as_deref(), &active.name)
 }
 
 /// An automation sees its own tenant's events; one without a tenant sees all but those of reserved tenants.

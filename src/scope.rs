@@ -22,6 +22,8 @@ pub fn micros(at: Timestamp) -> Micros {
 /// The roots that come from the event alone. What an expression does not ask for is not worked out.
 pub struct EventScope<'a> {
     event: &'a Event,
+    /// The derived topic on which it is heard, if that is not its own.
+    topic: Option<&'a str>,
     now: Timestamp,
     /// The row after the change.
     next: Image<'a>,
@@ -36,8 +38,14 @@ pub struct EventScope<'a> {
 
 impl<'a> EventScope<'a> {
     pub fn new(event: &'a Event, now: Micros) -> Self {
+        Self::on_topic(event, now, None)
+    }
+
+    /// The event as it is heard on a derived topic.
+    pub fn on_topic(event: &'a Event, now: Micros, topic: Option<&'a str>) -> Self {
         EventScope {
             event,
+            topic,
             now: instant(now),
             next: Image::new(event.next.as_deref()),
             prev: Image::new(event.prev.as_deref()),
@@ -47,6 +55,11 @@ impl<'a> EventScope<'a> {
             context: OnceCell::new(),
             window: OnceCell::new(),
         }
+    }
+
+    /// The tenant of the event.
+    pub fn tenant(&self) -> Option<&str> {
+        self.event.tenant.as_deref()
     }
 
     /// Whether there are rows; what orders a run to start is nobody's business.
@@ -95,7 +108,7 @@ impl<'a> EventScope<'a> {
         let text = |text: Option<&str>| text.map_or(Value::Null, Value::text);
         Some(match name {
             "event_id" => Value::int(event.id),
-            "topic" => Value::text(event.topic()),
+            "topic" => self.topic.map_or_else(|| Value::text(event.topic()), Value::text),
             "op" => Value::text(event.op.verb()),
             "kind" => text(event.kind.as_deref()),
             "id" => text(event.entity_id.as_deref()),

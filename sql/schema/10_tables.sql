@@ -187,6 +187,8 @@ CREATE TABLE automation_internal.dispatch (
     wait_no        integer,
     cause_id       bigint,
     cause_at       timestamptz,
+    -- the derived topic on which the event was heard; NULL for its own
+    topic          text,
     -- claims: one owner's rows in id order; the same index answers the look-up by id
     CONSTRAINT dispatch_pkey PRIMARY KEY (owner, id),
     -- the second wall against a double start; a wake has no event of its own (its cause may wake many)
@@ -305,7 +307,8 @@ CREATE TABLE automation_internal.signal (
     key         text,
     payload     json        NOT NULL,
     sender      oid         NOT NULL,
-    created_at  timestamptz NOT NULL
+    created_at  timestamptz NOT NULL,
+    tenant      text
 );
 COMMENT ON TABLE automation_internal.signal IS 'Signals that no run has taken yet.';
 CREATE INDEX signal_name_id_idx ON automation_internal.signal (name, id);

@@ -133,6 +133,8 @@ REVOKE ALL ON ALL TABLES IN SCHEMA automation, automation_internal FROM PUBLIC;
 
 COMMENT ON FUNCTION automation.watch_table IS 'Records every change of a table from now on; returns the kind its rows are known as.';
 COMMENT ON FUNCTION automation.unwatch_table IS 'Stops recording changes of a table.';
+COMMENT ON FUNCTION automation.derive_event IS 'Gives the changes of a kind for which a condition holds a further topic; returns the name of the rule.';
+COMMENT ON FUNCTION automation.drop_derived_event IS 'Removes a rule of derive_event(); true if it was there.';
 COMMENT ON FUNCTION automation.set_state IS 'Gives an entity without a table its state; returns the event''s id if that is a change.';
 COMMENT ON FUNCTION automation.patch_state IS 'Merges fields into the state of an entity without a table; null removes a field.';
 COMMENT ON FUNCTION automation.remove_state IS 'Removes an entity without a table.';
@@ -146,6 +148,7 @@ COMMENT ON FUNCTION automation.pause IS 'Stops an automation from starting runs;
 COMMENT ON FUNCTION automation.revert_to_draft IS 'Makes a paused automation a draft again.';
 COMMENT ON FUNCTION automation.drop_automation IS 'Removes an automation; its history stays. Runs under way are cancelled, or go on to their end with runs => ''finish''.';
 COMMENT ON FUNCTION automation.start_run IS 'Starts a run by hand; it begins when this transaction has committed.';
+COMMENT ON FUNCTION automation.start_with_event IS 'Starts a run as if an event had happened; the same event again within ten minutes is the same run.';
 COMMENT ON FUNCTION automation.cancel_run(bigint) IS 'Cancels a run that has not ended, with the runs it waits for.';
 COMMENT ON FUNCTION automation.cancel_run(text) IS 'Cancels every run of yours that has not ended and for which a condition over run holds.';
 COMMENT ON FUNCTION automation.signal IS 'Sends a signal to a run that waits for it by wait_signal(), or will.';

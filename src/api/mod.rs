@@ -2,9 +2,11 @@
 pub mod admin;
 pub mod automations;
 pub mod clock;
+pub mod derived_events;
 pub mod events;
 pub mod expressions;
 pub mod rights;
 pub mod runs;
+pub mod start_with_event;
 pub mod steer;
 pub mod topics;

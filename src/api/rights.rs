@@ -33,8 +33,18 @@ const VIEWER: &[&str] = &[
     "versions",
     "worker_list",
 ];
-const OPERATOR: &[&str] =
-    &["start_run", "cancel_run", "retry_run", "skip_step", "signal", "redrive", "activate", "pause", "resume"];
+const OPERATOR: &[&str] = &[
+    "start_run",
+    "start_with_event",
+    "cancel_run",
+    "retry_run",
+    "skip_step",
+    "signal",
+    "redrive",
+    "activate",
+    "pause",
+    "resume",
+];
 const AUTHOR: &[&str] = &[
     "define",
     "define_document",
@@ -44,6 +54,8 @@ const AUTHOR: &[&str] = &[
     "revert_to_draft",
     "watch_table",
     "unwatch_table",
+    "derive_event",
+    "drop_derived_event",
     "set_state",
     "patch_state",
     "remove_state",

@@ -8,7 +8,7 @@ use pgrx::pg_sys;
 use super::hold::{self, GivenUp};
 use super::resume::{self, Nudge};
 use super::suspend::Suspension;
-use super::{breaker, run, versions, write};
+use super::{breaker, engine_events, run, step_counts, versions, write};
 use crate::failpoint::failpoint;
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
@@ -179,6 +179,8 @@ const WINDOWS: usize = 20;
 pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
     claimer.refresh();
     claimer.begin();
+    engine_events::begin();
+    step_counts::begin();
     let mut batch = Batch { floor: claimer.floor, ..Default::default() };
     for _ in 0..WINDOWS {
         let (claimed, limit) = match work {
@@ -210,6 +212,8 @@ pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
 pub fn look_at_armed(claimer: &mut Claimer, armed: &[(i64, i32)]) -> Turn {
     let mut batch = Batch::default();
     claimer.begin();
+    engine_events::begin();
+    step_counts::begin();
     claimer.shares = claimer.is_worker && armed.len() > 1;
     let mut nudges: HashMap<i64, Vec<Nudge>> = HashMap::new();
     for (run, wait_no) in armed {
@@ -265,7 +269,8 @@ impl Woken {
     fn lock(claimed: &[Dispatch], events: &HashMap<i64, Rc<Event>>) -> Woken {
         let mut nudges: HashMap<i64, Vec<Nudge>> = HashMap::new();
         for dispatch in claimed.iter().filter(|dispatch| !dispatch.reason.starts() && !dispatch.reason.holds()) {
-            let event = dispatch.cause.and_then(|(id, _)| events.get(&id).cloned());
+            let event = dispatch.cause.and_then(|(id, _)| events.get(&id));
+            let event = event.map(|event| event.on_topic(dispatch.topic.as_deref()));
             let nudge = Nudge { wait_no: dispatch.wait_no, reason: dispatch.reason, event };
             nudges.entry(dispatch.run_id).or_default().push(nudge);
         }
@@ -328,12 +333,17 @@ impl Batch {
             let mut settled = true;
             if dispatch.reason.holds() {
                 let event = dispatch.cause.and_then(|(id, _)| events.get(&id));
-                let heard = hold::hear(claimer, dispatch, event.map(Rc::as_ref));
+                let event = event.map(|event| event.on_topic(dispatch.topic.as_deref()));
+                let heard = hold::hear(claimer, dispatch, event.as_deref());
                 settled = heard.is_some();
                 heard.into_iter().flatten().for_each(|outcome| self.note(outcome));
             } else {
                 let outcome = match dispatch.reason.starts() {
-                    true => start(claimer, dispatch, events.get(&dispatch.event_id).map(Rc::as_ref)),
+                    true => {
+                        let event = events.get(&dispatch.event_id);
+                        let event = event.map(|event| event.on_topic(dispatch.topic.as_deref()));
+                        start(claimer, dispatch, event.as_deref())
+                    }
                     false => wake(claimer, dispatch, &mut woken),
                 };
                 self.note(outcome);
@@ -456,5 +466,7 @@ pub fn fail(claimer: &mut Claimer, dispatch_id: i64, error: &PgError) {
         }
         run.map(|live| resume::give_up(live, "commit_failed", error))
     };
+    engine_events::begin();
+    step_counts::begin();
     write::write(claimer, ended.as_slice(), &[], &[], &[dispatch_id]);
 }

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 
 use automation_core::gate::breaker::{ACTOR, Breaker, Heard};
 
+use super::gates::tell_paused;
 use super::versions;
 use crate::pg::clock;
 use crate::scope::instant;
@@ -84,6 +85,5 @@ fn trip(breaker: Breaker, automation: i32, run: &EndedRun) {
         detail: (!message.is_empty()).then_some(message),
         ..Default::default()
     });
-    log::audit_as(ACTOR, "automation.paused", &name, &details);
-    crate::api::automations::announce("automation.paused", &name, "active", "paused");
+    tell_paused(ACTOR, &name, &details);
 }

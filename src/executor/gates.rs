@@ -28,6 +28,8 @@ use crate::pg::key_lock::{Sort, hash, try_take};
 use crate::router::key_of;
 use crate::store::events::Event;
 use crate::store::gates as store;
+use crate::store::{automations, log};
+use crate::timekeeper;
 pub use limits::{Class, admit, lock_entity};
 pub use mode::{is_its_turn, may_move};
 
@@ -197,4 +199,15 @@ fn dedup_key(dedup: &Dedup, run: &Run, scope: &RunScope<'_>) -> Option<String> {
 /// The lock on one of an automation's keys.
 fn lock_of(run: &Run, key: &str) -> i64 {
     hash(&[&run.automation_id.to_string(), key])
+}
+
+/// What remains to be said of an automation that the engine has paused.
+pub fn tell_paused(actor: &str, name: &str, details: &serde_json::Value) {
+    log::audit_as(actor, "automation.paused", name, details);
+    if let Some(known) = automations::find(name) {
+        let told = serde_json::json!({ "from": "active", "to": "paused", "by": actor });
+        crate::api::automations::announce(&known, name, "automation.paused", told);
+        timekeeper::rest(known.id);
+        super::drop_inactive(known.id, &format!("it was paused by {actor}"));
+    }
 }

@@ -3,6 +3,7 @@
 mod batch;
 mod bind;
 mod breaker;
+mod engine_events;
 mod gates;
 mod held;
 mod hold;
@@ -10,6 +11,7 @@ mod resume;
 mod run;
 mod scope;
 mod step;
+mod step_counts;
 mod suspend;
 mod sweep;
 pub mod versions;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use automation_core::definition::OnPause;
 use automation_core::machine::{Cause, Machine, State, Wait, WaitFor, Woke, error};
 use automation_core::program::{Action, StopStatus};
-use automation_core::topic;
+use automation_core::topic::engine::hears;
 use automation_core::value::Value;
 
 use super::batch::{Claimer, Outcome};
@@ -19,7 +19,7 @@ use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::pg::identity;
 use crate::pg::snapshot::Snapshot;
-use crate::router::tenant_matches;
+use crate::router::{derived, tenant_matches};
 use crate::store::automations;
 use crate::store::dispatches::Reason;
 use crate::store::events::Event;
@@ -231,15 +231,17 @@ fn waited(
             }
             woke
         }
-        (WaitFor::Signal { name, key }, _) => match signals::take(name, key.as_deref(), live.owner) {
-            Taken::Payload(payload) => {
-                let payload = Value::from_json(&payload).unwrap_or_default();
-                machine.wake(no, Cause::Signal(payload), world)
+        (WaitFor::Signal { name, key }, _) => {
+            match signals::take(name, key.as_deref(), live.owner, live.tenant.as_deref()) {
+                Taken::Payload(payload) => {
+                    let payload = Value::from_json(&payload).unwrap_or_default();
+                    machine.wake(no, Cause::Signal(payload), world)
+                }
+                Taken::InOtherHands => return Err(InOtherHands),
+                Taken::Nothing if nudge.reason == Reason::Due => machine.wake(no, Cause::Timer, world),
+                Taken::Nothing => Woke::NotYet,
             }
-            Taken::InOtherHands => return Err(InOtherHands),
-            Taken::Nothing if nudge.reason == Reason::Due => machine.wake(no, Cause::Timer, world),
-            Taken::Nothing => Woke::NotYet,
-        },
+        }
         (WaitFor::Run { run }, reason) => match history::outcomes(&[*run]).into_iter().next() {
             Some((_, status, output, failure)) => {
                 let read =
@@ -273,9 +275,7 @@ fn by_event(
 
 /// Is it on the topic, of the automation's tenant, and for its owner's eyes?
 fn wanted(machine: &Machine<'_>, pattern: &str, event: &Event, world: &RunScope<'_>) -> bool {
-    topic::matches(pattern, &event.topic())
-        && tenant_matches(machine.program().tenant.as_deref(), event)
-        && world.may_see(event)
+    hears(pattern, &event.topic()) && tenant_matches(machine.program().tenant.as_deref(), event) && world.may_see(event)
 }
 
 /// Was it in the log already when the wait began?
@@ -297,6 +297,7 @@ fn by_log(
 ) -> Woke {
     let Some(note) = note else { return Woke::NotYet };
     let Some(seen) = &note.seen else { return Woke::NotYet };
+    let derivers = derived::current();
     let lookback = match &machine.program().steps[step].action {
         Action::WaitForEvent { lookback, .. } => *lookback,
         _ => None,
@@ -305,10 +306,12 @@ fn by_log(
         // Events carry the time on the wall, the wait that of a clock which may have been set.
         let since = clock::now() - (clock::engine_now() - note.since).max(0);
         for event in crate::store::router::events_after(since - lookback) {
-            if wanted(machine, topic, &event, world)
-                && machine.wake(no, Cause::Event, &world.with_event(&event)) == Woke::Moved
-            {
-                return Woke::Moved;
+            for event in derivers.heard(topic, &Rc::new(event)) {
+                if wanted(machine, topic, &event, world)
+                    && machine.wake(no, Cause::Event, &world.with_event(&event)) == Woke::Moved
+                {
+                    return Woke::Moved;
+                }
             }
         }
         // What began before and was committed since counts as well, however long it took.
@@ -317,13 +320,14 @@ fn by_log(
     let mut above = 0;
     loop {
         let (events, more) = crate::store::router::events_since_seen(&snapshot, seen.xid, above);
-        for event in &events {
-            if by_event(machine, no, Some(note), topic, event, world) == Woke::Moved {
+        let last = events.last().map(|event| event.id);
+        for event in events.into_iter().flat_map(|event| derivers.heard(topic, &Rc::new(event))) {
+            if by_event(machine, no, Some(note), topic, &event, world) == Woke::Moved {
                 return Woke::Moved;
             }
         }
-        match events.last().filter(|_| more) {
-            Some(last) => above = last.id,
+        match last.filter(|_| more) {
+            Some(last) => above = last,
             None => return Woke::NotYet,
         }
     }
@@ -332,7 +336,9 @@ fn by_log(
 /// Looks at the end of the log. The router takes a timer only when it has routed all that it could see, so what it has
 /// not is there.
 fn by_newest(machine: &mut Machine<'_>, no: i32, note: Option<&WaitNote>, topic: &str, world: &RunScope<'_>) -> Woke {
-    for event in crate::store::router::newest_events() {
+    let derivers = derived::current();
+    let newest = crate::store::router::newest_events().into_iter();
+    for event in newest.flat_map(|event| derivers.heard(topic, &Rc::new(event))) {
         if by_event(machine, no, note, topic, &event, world) == Woke::Moved {
             return Woke::Moved;
         }

@@ -55,10 +55,10 @@ fn order_of(event: &Event) -> serde_json::Value {
 /// Begins a run, or takes up again one that had failed: then with the event that it was about.
 pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event) -> Outcome {
     let order = order_of(ordered);
-    let original = order["event"].as_str().and_then(Event::from_json);
+    let original = ordered.ordered();
     let event = original.as_ref().unwrap_or(ordered);
     run.event_id = event.id;
-    run.event_at = event.occurred_at;
+    run.event_at = if event.id == ordered.id { ordered.occurred_at } else { event.occurred_at };
     run.kind.clone_from(&event.kind);
     run.entity_id.clone_from(&event.entity_id);
     let version = match versions::get(run.version_id) {
@@ -200,6 +200,7 @@ pub fn enter(run: &Run) -> context::Entered {
         automation: run.automation.clone(),
         owner: run.owner,
         depth: run.depth,
+        tenant: run.tenant.clone(),
     })
 }
 

@@ -6,6 +6,7 @@ use automation_core::machine::{Machine, State, Wait, WaitFor};
 use automation_core::program::Action;
 use automation_core::topic;
 
+use super::engine_events;
 use super::scope::RunScope;
 use super::walk::Run;
 use crate::pg::clock::{self, Micros, POSTGRES_EPOCH};
@@ -212,6 +213,9 @@ impl Put {
             refs: Vec::new(),
             seen: None,
         };
+        if matches!(wait.what, WaitFor::Delay | WaitFor::Until | WaitFor::Event { .. } | WaitFor::Signal { .. }) {
+            engine_events::step_started(run.id, &machine.program().steps[wait.step], 1);
+        }
         let mut evaluated_later = true;
         match &wait.what {
             WaitFor::Delay | WaitFor::Retry | WaitFor::Turn | WaitFor::Lanes { .. } => {

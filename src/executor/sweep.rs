@@ -113,7 +113,7 @@ fn is_fulfilled(live: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunS
             let mut trial = Machine::new(machine.program(), machine.state.clone(), live.id as u64, live.key.clone());
             trial.wake(wait.no, Cause::Look, world) == Woke::Moved
         }
-        WaitFor::Signal { name, key } => signals::is_there(name, key.as_deref(), live.owner),
+        WaitFor::Signal { name, key } => signals::is_there(name, key.as_deref(), live.owner, live.tenant.as_deref()),
         WaitFor::Run { run } => !history::outcomes(&[*run]).is_empty(),
         WaitFor::Event { .. } | WaitFor::Delay | WaitFor::Retry | WaitFor::Turn | WaitFor::Lanes { .. } => false,
     }

@@ -4,15 +4,17 @@ use std::rc::Rc;
 
 use automation_core::expr::{Budget, Scope};
 use automation_core::machine::{End, Machine, Next, Record};
-use automation_core::program::{Action, Program, StopStatus};
+use automation_core::program::{Action, Program, Step, StopStatus};
 use automation_core::template::JsonTemplate;
 use automation_core::value::Value;
 use pgrx::pg_sys;
 
 use super::batch::Claimer;
+use super::engine_events;
 use super::run::{error_json, from_expression};
 use super::scope::RunScope;
 use super::step;
+use super::step_counts;
 use super::versions::Version;
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
@@ -140,6 +142,7 @@ impl Walk<'_> {
                 machine.give_up(StopStatus::Failed, "timed_out", too_late(&version.program));
                 continue;
             }
+            engine_events::step_started(self.run.id, step, machine.attempt(thread));
             let wall = clock::now();
             let outcome = match &step.action {
                 Action::Run { automation, args } => {
@@ -215,6 +218,12 @@ impl Walk<'_> {
             let result = record.result.as_ref().map(Value::to_json);
             let error = record.error.as_ref().map(Value::to_json);
             let (result, error) = (result.as_deref(), error.as_deref());
+            // What the machine does itself begins and ends in one; what waited was told of when it began.
+            let step = self.version.program.steps.get(record.step);
+            if let Some(step) = step.filter(|step| record.since.is_none() && !acts(step) && record.status != "skipped")
+            {
+                engine_events::step_started(self.run.id, step, record.attempt);
+            }
             self.write(record.step, record.status, record.attempt, since, clock::engine_now(), result, error);
         }
     }
@@ -231,6 +240,8 @@ impl Walk<'_> {
         error: Option<&str>,
     ) {
         let Some(step) = self.version.program.steps.get(place) else { return };
+        engine_events::step_ended(self.run.id, step, status, attempt, error);
+        step_counts::note(self.run, place, &step.id, status, attempt, ended - began);
         self.steps.push(if self.steps.is_empty() { '[' } else { ',' });
         let (at, took) = (began - self.run.started_at, ended - began);
         // Writing to a String cannot fail.
@@ -292,6 +303,19 @@ pub fn too_late(program: &Program) -> Value {
         ..PgError::new("57014", "the run timed out")
     };
     Value::from_json(&error_json(&error, None)).unwrap_or_default()
+}
+
+/// Is it more than the machine can do itself?
+fn acts(step: &Step) -> bool {
+    matches!(
+        step.action,
+        Action::Sql(_)
+            | Action::Call { .. }
+            | Action::Publish { .. }
+            | Action::Notify { .. }
+            | Action::StoreState { .. }
+            | Action::Run { .. }
+    )
 }
 
 enum Done {

@@ -3,6 +3,8 @@ use std::collections::HashMap;
 
 use super::batch::Claimer;
 use super::breaker;
+use super::engine_events;
+use super::step_counts;
 use super::suspend::Suspension;
 use super::versions;
 use crate::failpoint::failpoint;
@@ -14,6 +16,7 @@ use crate::store::gates;
 use crate::store::history::{self, EndedRun, Ending};
 use crate::store::live::{self, LiveRun};
 use crate::store::stats::{self, Counts};
+use crate::store::step_stats;
 use crate::store::timers::{self, Timer};
 use crate::store::wakes::{self, Wake};
 use crate::workers;
@@ -32,11 +35,13 @@ pub fn write(
     let at = clock::now();
     timers::disarm(disarmed);
     suspend(claimer, suspended);
-    end(ended);
+    put_down(ended);
+    engine_events::tell(ended, suspended);
     dispatches::finish(claimer.owner, done);
     count(ended, suspended, &std::mem::take(&mut claimer.held), at);
     gates::add_refusals(&claimer.refused, at);
     breaker::hear(ended);
+    step_counts::write(at);
     for run in ended.iter().flat_map(|run| &run.abandoned).chain(suspended.iter().flat_map(|put| &put.abandoned)) {
         crate::api::runs::cancel_abandoned(*run);
     }
@@ -73,8 +78,14 @@ fn suspend(claimer: &mut Claimer, suspended: &[Suspension]) {
     claimer.armed.extend(suspended.iter().flat_map(|put| put.arm.iter().copied()));
 }
 
-/// Writes runs into the history, and removes what they left behind when they suspended.
+/// Ends runs outside of a batch.
 pub fn end(ended: &[EndedRun]) {
+    put_down(ended);
+    engine_events::tell_ended(ended);
+}
+
+/// Writes runs into the history, and removes what they left behind when they suspended.
+fn put_down(ended: &[EndedRun]) {
     if ended.is_empty() {
         return;
     }
@@ -160,5 +171,30 @@ pub fn count(ended: &[EndedRun], suspended: &[Suspension], held: &[(i32, i16)], 
     }
     if !counts.is_empty() {
         stats::add(counts.iter(), at);
+    }
+    count_tenants(ended, suspended, at);
+}
+
+/// The same by tenant, for the runs that have one.
+fn count_tenants(ended: &[EndedRun], suspended: &[Suspension], at: i64) {
+    let mut counts: HashMap<(i32, &str), Counts> = HashMap::new();
+    let counted = ended.iter().filter(|run| run.ending != Ending::Hot);
+    for (run, tenant) in counted.filter_map(|run| Some((run, run.tenant.as_deref()?))) {
+        let counts = counts.entry((run.automation_id, tenant)).or_default();
+        counts.entered += i64::from(run.live.is_none());
+        counts.run_time_us += run.ended_at - run.started_at;
+        match run.ending {
+            Ending::Completed => counts.completed += 1,
+            Ending::Failed => counts.failed += 1,
+            Ending::Cancelled => counts.cancelled += 1,
+            Ending::Skipped | Ending::Hot => counts.skipped += 1,
+        }
+    }
+    let began = suspended.iter().filter(|put| put.is_new);
+    for (put, tenant) in began.filter_map(|put| Some((put, put.run.tenant.as_deref()?))) {
+        counts.entry((put.run.automation_id, tenant)).or_default().entered += 1;
+    }
+    if !counts.is_empty() {
+        step_stats::add_tenants(&counts, at);
     }
 }

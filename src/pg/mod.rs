@@ -22,3 +22,4 @@ pub mod snapshot;
 pub mod statement;
 pub mod subtransaction;
 pub mod table_scan;
+pub mod writes;

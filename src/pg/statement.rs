@@ -8,6 +8,7 @@ use pgrx::pg_sys;
 use super::catch::{PgError, catch};
 use super::encode::{Encoding, write_string};
 use super::raw::unguarded;
+use super::writes::Write;
 
 /// A parameter as text, in the form the type's input function reads, or null.
 pub type Parameter = Option<CString>;
@@ -75,6 +76,12 @@ impl Statement {
         };
         let statement = Statement { plan, types };
         refused.map_or(Ok(statement), Err)
+    }
+
+    /// What it writes when it runs, apart from what triggers and functions do.
+    pub fn writes(&self) -> Vec<Write> {
+        // SAFETY: a kept plan.
+        unsafe { super::writes::of_plan(self.plan) }
     }
 
     /// The type each parameter was given.

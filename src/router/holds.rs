@@ -5,6 +5,7 @@
 //! dispatches about one entity share an ordering key, so they are executed in the order of the events; and so are those
 //! of its timers, which come when everything that was committed before is routed.
 use std::collections::HashSet;
+use std::rc::Rc;
 
 use automation_core::gate::key;
 use automation_core::program::Trigger;
@@ -43,7 +44,15 @@ pub fn key_of(event: &Event) -> String {
 
 impl Plan {
     /// A trigger with `hold_for` hears an event.
-    pub fn hear(&mut self, active: &Active, trigger: &Trigger, trigger_no: usize, event: &Event, fired: bool) {
+    pub fn hear(
+        &mut self,
+        active: &Active,
+        trigger: &Trigger,
+        trigger_no: usize,
+        event: &Event,
+        derived: Option<&Rc<str>>,
+        fired: bool,
+    ) {
         if !fired && !self.holds.any() {
             return;
         }
@@ -55,6 +64,7 @@ impl Plan {
             let mut dispatch = self.dispatch(active, event, trigger_no as i16, Reason::Hold, None);
             // It may be held, and starts nothing by itself.
             dispatch.cause = dispatch.event.take();
+            dispatch.topic = derived.cloned();
             dispatch.ordering_key = Some(ordering_key);
             self.dispatches.push(dispatch);
         } else {
@@ -80,6 +90,7 @@ impl Plan {
             reason: Reason::HoldCheck,
             wait_no: None,
             cause: Some((event.id, event.occurred_at)),
+            topic: None,
         }
     }
 
@@ -90,7 +101,7 @@ impl Plan {
             if event.op == Op::Truncated {
                 self.check_all(active, trigger, trigger_no, event);
             } else {
-                self.hear(active, trigger, trigger_no, event, false);
+                self.hear(active, trigger, trigger_no, event, None, false);
             }
         });
     }

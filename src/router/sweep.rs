@@ -1,7 +1,7 @@
 //! The safety net: runs that have waited for long are looked at once more, a slice at a time.
 use pgrx::pg_sys;
 
-use super::{lanes, unrouted, wakes};
+use super::{derived, lanes, unrouted, wakes};
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity::as_engine;
 use crate::store::dispatches::{self, Reason};
@@ -45,7 +45,11 @@ pub fn sweep(after: i64, limit: i64, begun_before: Micros) -> Swept {
 /// Is something in the log that will wake this wait, but is not routed yet? Also true if that cannot be said.
 pub fn is_on_its_way(run: i64, wait_no: i32) -> bool {
     let Some(events) = unrouted() else { return true };
-    as_engine(|| wakes::waiters(&events).iter().any(|(w, ..)| w.run_id == run && w.wait_no == wait_no))
+    as_engine(|| {
+        let topics = derived::current().of_events(&events, clock::now());
+        let found = wakes::waiters(&events, &topics);
+        found.iter().any(|woken| woken.waiter.run_id == run && woken.waiter.wait_no == wait_no)
+    })
 }
 
 /// Is an order in the log that calls a queued run, but is not routed yet? Also true if that cannot be said.

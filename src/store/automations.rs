@@ -156,10 +156,12 @@ const ADD_VERSION: &str = "
        SET version = v.version, version_id = v.id, updated_at = $5, tenant = $6, owner = $7, owner_name = $8
       FROM v
      WHERE a.id = $1
- RETURNING a.version";
+ RETURNING a.version, a.version_id";
 
 /// What add_version() writes.
 pub struct NewVersion<'a> {
+    /// Patterns of the engine's own events that start it.
+    pub listens_to: &'a [String],
     pub automation_id: i32,
     pub document: &'a str,
     pub search_path: &'a str,
@@ -181,7 +183,9 @@ pub fn add_version(version: &NewVersion<'_>) -> Option<i32> {
         version.owner.into(),
         version.owner_name.into(),
     ];
-    as_engine(|| query_one(ADD_VERSION, &args, |row| row.int4(1))).flatten()
+    let (number, id) = as_engine(|| query_one(ADD_VERSION, &args, |row| row.int4(1).zip(row.int4(2)))).flatten()?;
+    super::engine_listeners::replace(version.automation_id, id, version.listens_to);
+    Some(number)
 }
 
 const SET_STATUS: &str = "
@@ -245,6 +249,7 @@ const DROP: &str = "
      WHERE a.id = $1";
 
 pub fn drop(id: i32) {
+    super::engine_listeners::replace(id, 0, &[]);
     as_engine(|| execute(DROP, &[id.into(), Arg::timestamp(clock::now())]));
 }
 

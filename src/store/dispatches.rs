@@ -1,7 +1,9 @@
 //! The queue of stage 2.
+use std::rc::Rc;
+
 use pgrx::pg_sys;
 
-use crate::pg::append::{Cell, append_outside_partial, append_plain};
+use crate::pg::append::{Cell, append_outside_partial, append_plain, varlena};
 use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity::as_engine;
@@ -103,6 +105,8 @@ pub struct NewDispatch {
     pub wait_no: Option<i32>,
     /// The event that wakes it: (id, when).
     pub cause: Option<(i64, Micros)>,
+    /// The derived topic on which the event was heard, None for its own.
+    pub topic: Option<Rc<str>>,
 }
 
 /// Appends dispatches. The unique index over (event, automation, trigger) raises an error rather than let one in twice.
@@ -113,7 +117,7 @@ pub fn insert(rows: &[NewDispatch]) -> bool {
     plain && (!rows.iter().any(|row| held(&row)) || append_plain("dispatch", rows.iter().filter(held).map(cells)))
 }
 
-fn cells(row: &NewDispatch) -> [Cell; 15] {
+fn cells(row: &NewDispatch) -> [Cell; 16] {
     [
         Some(pg_sys::Datum::from(row.owner)),
         Some(pg_sys::Datum::from(row.id)),
@@ -130,6 +134,7 @@ fn cells(row: &NewDispatch) -> [Cell; 15] {
         row.wait_no.map(pg_sys::Datum::from),
         row.cause.map(|(id, _)| pg_sys::Datum::from(id)),
         row.cause.map(|(_, at)| pg_sys::Datum::from(at)),
+        row.topic.as_ref().map(|topic| varlena(topic.as_bytes())),
     ]
 }
 
@@ -160,13 +165,14 @@ pub struct Dispatch {
     pub reason: Reason,
     pub wait_no: i32,
     pub cause: Option<(i64, Micros)>,
+    pub topic: Option<String>,
 }
 
 // MATERIALIZED is written out because a subquery with LIMIT that is joined may be run twice and claim too much.
 pub const CLAIM: &str = "
     WITH claimed AS MATERIALIZED (
         SELECT d.id, d.run_id, d.event_id, d.event_at, d.ordering_key, d.automation_id, d.version_id, d.trigger_no,
-               d.attempt, d.reason, d.wait_no, d.cause_id, d.cause_at
+               d.attempt, d.reason, d.wait_no, d.cause_id, d.cause_at, d.topic
           FROM automation_internal.dispatch AS d
          WHERE d.owner = $1
            AND d.id >= $2
@@ -174,7 +180,7 @@ pub const CLAIM: &str = "
          LIMIT $3
            FOR UPDATE SKIP LOCKED)
     SELECT c.id, c.run_id, c.event_id, c.event_at, c.ordering_key, c.automation_id, c.version_id, c.trigger_no,
-           c.attempt, a.name, a.status = 'active' OR a.finish_runs, c.reason, c.wait_no, c.cause_id, c.cause_at
+           c.attempt, a.name, a.status = 'active' OR a.finish_runs, c.reason, c.wait_no, c.cause_id, c.cause_at, c.topic
       FROM claimed AS c
       JOIN automation_internal.automation AS a ON a.id = c.automation_id
      ORDER BY c.id";
@@ -187,13 +193,13 @@ pub fn claim(owner: pg_sys::Oid, floor: i64, limit: i64) -> Vec<Dispatch> {
 const CLAIM_ONE: &str = "
     WITH claimed AS MATERIALIZED (
         SELECT d.id, d.run_id, d.event_id, d.event_at, d.ordering_key, d.automation_id, d.version_id, d.trigger_no,
-               d.attempt, d.reason, d.wait_no, d.cause_id, d.cause_at
+               d.attempt, d.reason, d.wait_no, d.cause_id, d.cause_at, d.topic
           FROM automation_internal.dispatch AS d
          WHERE d.owner = $1
            AND d.id = $2
            FOR UPDATE SKIP LOCKED)
     SELECT c.id, c.run_id, c.event_id, c.event_at, c.ordering_key, c.automation_id, c.version_id, c.trigger_no,
-           c.attempt, a.name, a.status = 'active' OR a.finish_runs, c.reason, c.wait_no, c.cause_id, c.cause_at
+           c.attempt, a.name, a.status = 'active' OR a.finish_runs, c.reason, c.wait_no, c.cause_id, c.cause_at, c.topic
       FROM claimed AS c
       JOIN automation_internal.automation AS a ON a.id = c.automation_id";
 
@@ -218,6 +224,7 @@ fn read(row: &Row<'_>) -> Dispatch {
         reason: row.char(12).map_or(Reason::Trigger, Reason::from_code),
         wait_no: row.int4(13).unwrap_or_default(),
         cause: row.int8(14).zip(row.int8(15)),
+        topic: row.text(16),
     }
 }
 
@@ -297,7 +304,7 @@ pub fn lock_run(run_id: i64) -> Option<(pg_sys::Oid, i64)> {
 
 const OF_RUN: &str = "
     SELECT d.id, d.run_id, d.event_id, d.event_at, d.ordering_key, d.automation_id, d.version_id, d.trigger_no,
-           d.attempt, a.name, a.status = 'active' OR a.finish_runs, d.reason, d.wait_no, d.cause_id, d.cause_at
+           d.attempt, a.name, a.status = 'active' OR a.finish_runs, d.reason, d.wait_no, d.cause_id, d.cause_at, d.topic
       FROM automation_internal.dispatch AS d
       JOIN automation_internal.automation AS a ON a.id = d.automation_id
      WHERE d.owner = $1 AND d.id = $2";

@@ -1,6 +1,8 @@
 //! The event log: appending to it and reading it back.
 use std::cell::RefCell;
+use std::rc::Rc;
 
+use automation_core::topic::engine;
 use pgrx::pg_sys;
 
 use crate::context::{self, Cause};
@@ -100,6 +102,8 @@ pub struct NewEvent<'a> {
     pub cause: Option<Cause>,
     /// When it happens, if not now. Never a clock of somebody's own: events are found by the day on the wall.
     pub at: Option<Micros>,
+    /// Whose event it is, if not the writer's.
+    pub role: Option<pg_sys::Oid>,
 }
 
 thread_local!(static PENDING: RefCell<Pending> = const { RefCell::new(Pending::new()) });
@@ -144,7 +148,7 @@ pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
         Some(pg_sys::Datum::from(0i32)),
         cause.run.map(pg_sys::Datum::from),
         event.relation.map(pg_sys::Datum::from),
-        Some(pg_sys::Datum::from(cause.role)),
+        Some(pg_sys::Datum::from(event.role.unwrap_or(cause.role))),
         Some(pg_sys::Datum::from(cause.depth)),
         Some(pg_sys::Datum::from(event.op.unwrap_or(Op::Emitted).code() as i8)),
         Some(pg_sys::Datum::from(event.truncated)),
@@ -310,6 +314,30 @@ impl Event {
         })
     }
 
+    /// Does the engine tell of itself?
+    pub fn is_engines(&self) -> bool {
+        self.op == Op::Emitted && self.topic.as_deref().is_some_and(engine::is_engines)
+    }
+
+    /// The event that an order to start a run brings along, if it does.
+    pub fn ordered(&self) -> Option<Event> {
+        let order: serde_json::Value = match (self.op, &self.next) {
+            (Op::Started, Some(order)) => serde_json::from_str(order).ok()?,
+            _ => return None,
+        };
+        let event = Event::from_json(order["event"].as_str()?)?;
+        // One that was made up for the occasion is known by its order.
+        Some(if event.id == 0 { Event { id: self.id, xid: self.xid, ..event } } else { event })
+    }
+
+    /// The event as it is heard on a derived topic; None for its own.
+    pub fn on_topic(self: &Rc<Event>, topic: Option<&str>) -> Rc<Event> {
+        match topic {
+            Some(topic) => Rc::new(Event { topic: Some(topic.to_owned()), ..Event::clone(self) }),
+            None => self.clone(),
+        }
+    }
+
     /// The topic under which triggers see it.
     pub fn topic(&self) -> String {
         match (&self.topic, &self.kind) {
@@ -382,6 +410,21 @@ const NAME_DEDUP: &str = "
 pub fn claim_dedup(tenant: Option<&str>, topic: &str, key: &str) -> i64 {
     let args: [Arg; 3] = [tenant.into(), topic.into(), key.into()];
     identity::as_engine(|| query_one(CLAIM_DEDUP, &args, |row| row.int8(1))).flatten().unwrap_or_default()
+}
+
+const CLAIM_START: &str = "
+    INSERT INTO automation_internal.event_dedup AS d (tenant, topic, dedup_key, event_id, created_at)
+    VALUES (COALESCE($1, ''), $2, pg_catalog.md5($3), 0, $4)
+        ON CONFLICT (tenant, topic, dedup_key) DO UPDATE
+       SET event_id = CASE WHEN d.created_at > $5 THEN d.event_id ELSE 0 END,
+           created_at = CASE WHEN d.created_at > $5 THEN d.created_at ELSE excluded.created_at END
+ RETURNING d.event_id, d.dedup_key";
+
+/// Claims the fingerprint of something for a time: 0 and the key if it was free, else the id of the event that has it.
+pub fn claim_fingerprint(tenant: Option<&str>, topic: &str, of: &str, now: Micros, ttl: Micros) -> (i64, String) {
+    let args: [Arg; 5] = [tenant.into(), topic.into(), of.into(), Arg::timestamp(now), Arg::timestamp(now - ttl)];
+    let read = |row: &Row<'_>| row.int8(1).zip(row.text(2));
+    identity::as_engine(|| query_one(CLAIM_START, &args, read)).flatten().unwrap_or_default()
 }
 
 /// Says which event a claimed key belongs to.

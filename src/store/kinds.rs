@@ -116,6 +116,7 @@ pub fn save(watched: &Watched<'_>, by: pg_sys::Oid) {
 const REMOVE: &str = "DELETE FROM automation_internal.entity_kind AS k WHERE k.kind = $1";
 
 pub fn remove(kind: &str) {
+    super::derived_events::forget_kind(kind);
     as_engine(|| execute(REMOVE, &[kind.into()]));
 }
 
@@ -126,7 +127,12 @@ const FORGET_DROPPED: &str = "
 
 /// Frees the names of kinds whose tables were dropped.
 pub fn forget_dropped() -> u64 {
-    as_engine(|| execute(FORGET_DROPPED, &[]))
+    let derived = super::derived_events::count();
+    let forgotten = as_engine(|| execute(FORGET_DROPPED, &[]));
+    if forgotten > 0 && super::derived_events::count() != derived {
+        super::automations::note_change();
+    }
+    forgotten
 }
 
 // The row lock of the upsert makes the writers of one entity take turns, so each sees the state the other left.

@@ -5,8 +5,11 @@
 //! it passes over if a definer, who holds the automation's row, has them); so no two paths wait for each other in a circle.
 //! Rows of dwell are locked last and never waited for (SKIP LOCKED).
 pub mod automations;
+pub mod derived_events;
 pub mod dispatches;
 pub mod dwells;
+pub mod effects;
+pub mod engine_listeners;
 pub mod events;
 pub mod field_changes;
 pub mod gates;
@@ -24,5 +27,6 @@ pub mod runs;
 pub mod schedules;
 pub mod signals;
 pub mod stats;
+pub mod step_stats;
 pub mod timers;
 pub mod wakes;

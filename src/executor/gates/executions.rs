@@ -88,8 +88,7 @@ impl Judged {
             message: &message,
             detail: Some(&hot.reason().to_string()),
         });
-        log::audit_as("system:hot-flow", "automation.paused", &run.automation, &details);
-        crate::api::automations::announce("automation.paused", &run.automation, "active", "paused");
+        super::tell_paused("system:hot-flow", &run.automation, &details);
         Err(Refusal::Hot)
     }
 }

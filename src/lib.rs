@@ -25,6 +25,7 @@ mod workers;
 
 extension_sql_file!("../sql/schema/00_schemas.sql", name = "schemas", bootstrap);
 extension_sql_file!("../sql/schema/10_tables.sql", name = "tables", requires = ["schemas"]);
+extension_sql_file!("../sql/schema/15_bulk.sql", name = "bulk", requires = ["tables"]);
 extension_sql_file!("../sql/schema/20_capture.sql", name = "capture", requires = ["tables"]);
 extension_sql_file!("../sql/schema/30_views.sql", name = "views", requires = ["tables"]);
 extension_sql_file!("../sql/schema/40_builders.sql", name = "builders", requires = ["tables"]);

@@ -187,10 +187,10 @@ CREATE TABLE automation_internal.dispatch (
     CONSTRAINT dispatch_pkey PRIMARY KEY (owner, id),
     -- the second wall against a double start; a wake has no event of its own (its cause may wake many)
     CONSTRAINT dispatch_event_id_automation_id_trigger_no_key UNIQUE (event_id, automation_id, trigger_no),
-    CONSTRAINT dispatch_reason_check CHECK (reason IN ('t', 'm', 'w', 'd', 'e', 'g', 'r', 'k', 'z', 'x', 'a', 's')),
+    CONSTRAINT dispatch_reason_check CHECK (reason IN ('t', 'm', 'w', 'd', 'e', 'g', 'r', 'k', 'z', 'x', 'a', 's', 'b')),
     CONSTRAINT dispatch_event_id_check CHECK ((event_id IS NOT NULL) = (reason IN ('t', 'm')))
 );
-COMMENT ON TABLE automation_internal.dispatch IS 'The queue of stage 2. Only the router inserts, so the order of ids is the order of routing. Starts a run: t(rigger), m(anual). Wakes the wait wait_no of a run: w (something changed), d(ue), e(vent), g (signal), r(un ended), k (skip), z (go on after a freeze), x (the run took too long), a(rmed: look once more), s(weep: is all in order?).';
+COMMENT ON TABLE automation_internal.dispatch IS 'The queue of stage 2. Only the router inserts, so the order of ids is the order of routing. Starts a run: t(rigger), m(anual). Wakes the wait wait_no of a run: w (something changed), d(ue), e(vent), g (signal), r(un ended), k (skip), z (go on after a freeze), x (the run took too long), a(rmed: look once more), s(weep: is all in order?). b: tends the bulk job run_id.';
 CREATE SEQUENCE automation_internal.dispatch_id_seq CACHE 1;
 
 -- Column order and types are known to src/store/history.rs, which forms the tuples itself: change both together.
@@ -274,7 +274,8 @@ CREATE INDEX wake_index_source_kind_entity_id_idx ON automation_internal.wake_in
 CREATE INDEX wake_index_run_id_wait_no_idx ON automation_internal.wake_index (run_id, wait_no);
 
 -- One row per deadline. reason: d(ue: a delay, a try, a timeout), l(ook again: time alone may make a condition true),
--- a(rm: evaluate once more, after the commit that armed the wait), x (the run took too long; wait_no is 0).
+-- a(rm: evaluate once more, after the commit that armed the wait), x (the run took too long; wait_no is 0), b (the next
+-- rows of the bulk job run_id).
 -- Column order is known to src/store/timers.rs.
 CREATE TABLE automation_internal.timer (
     due_at         timestamptz NOT NULL,
@@ -284,7 +285,7 @@ CREATE TABLE automation_internal.timer (
     automation_id  integer     NOT NULL,
     version_id     integer     NOT NULL,
     reason         "char"      NOT NULL,
-    CONSTRAINT timer_reason_check CHECK (reason IN ('d', 'l', 'a', 'x'))
+    CONSTRAINT timer_reason_check CHECK (reason IN ('d', 'l', 'a', 'x', 'b'))
 );
 COMMENT ON TABLE automation_internal.timer IS 'When something is to happen by itself.';
 -- serves the conductor

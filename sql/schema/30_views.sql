@@ -214,7 +214,8 @@ SELECT d.id,
        a.name AS automation,
        CASE d.reason WHEN 't' THEN 'trigger' WHEN 'm' THEN 'manual' WHEN 'w' THEN 'wake' WHEN 'd' THEN 'due'
                      WHEN 'e' THEN 'event' WHEN 'g' THEN 'signal' WHEN 'r' THEN 'run_ended' WHEN 'k' THEN 'skip'
-                     WHEN 'z' THEN 'thaw' WHEN 'x' THEN 'timeout' WHEN 'a' THEN 'arm' WHEN 's' THEN 'sweep' END AS reason,
+                     WHEN 'z' THEN 'thaw' WHEN 'x' THEN 'timeout' WHEN 'a' THEN 'arm' WHEN 's' THEN 'sweep'
+                     WHEN 'b' THEN 'bulk' END AS reason,
        COALESCE(d.event_id, d.cause_id) AS event_id,
        d.attempt,
        d.created_at,
@@ -227,7 +228,7 @@ COMMENT ON VIEW automation.dispatches IS 'Work that is routed but not yet done.'
 COMMENT ON COLUMN automation.dispatches.id IS 'Place in the queue.';
 COMMENT ON COLUMN automation.dispatches.run_id IS 'The run it will start or move.';
 COMMENT ON COLUMN automation.dispatches.automation IS 'Of which automation.';
-COMMENT ON COLUMN automation.dispatches.reason IS 'What starts it (trigger, manual) or moves it (wake, due, event, signal, run_ended, skip, thaw, timeout, arm, sweep).';
+COMMENT ON COLUMN automation.dispatches.reason IS 'What starts it (trigger, manual) or moves it (wake, due, event, signal, run_ended, skip, thaw, timeout, arm, sweep); bulk begins the next rows of a bulk job.';
 COMMENT ON COLUMN automation.dispatches.event_id IS 'The event behind it.';
 COMMENT ON COLUMN automation.dispatches.attempt IS 'How often a server crash interrupted it.';
 COMMENT ON COLUMN automation.dispatches.created_at IS 'When it was routed.';

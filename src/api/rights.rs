@@ -34,7 +34,7 @@ const VIEWER: &[&str] = &[
     "worker_list",
 ];
 const OPERATOR: &[&str] =
-    &["start_run", "cancel_run", "retry_run", "skip_step", "signal", "redrive", "activate", "pause", "resume"];
+    &["start_run", "backfill", "approve_bulk", "cancel_bulk", "cancel_run", "retry_run", "skip_step", "signal", "redrive", "activate", "pause", "resume"];
 const AUTHOR: &[&str] = &[
     "define",
     "define_document",
@@ -76,6 +76,7 @@ const AUTHOR: &[&str] = &[
     "repeat_while",
     "repeat_until",
     "for_each",
+    "bulk",
     "parallel",
     "sequence",
     "retry",

@@ -31,9 +31,12 @@ pub enum Reason {
     Arm,
     /// The run has waited for long: is all in order?
     Sweep,
+    /// A bulk job is to be tended: its number stands for the run's.
+    Bulk,
 }
 
-const CODES: [(Reason, u8); 12] = [
+const CODES: [(Reason, u8); 13] = [
+    (Reason::Bulk, b'b'),
     (Reason::Sweep, b's'),
     (Reason::Arm, b'a'),
     (Reason::Trigger, b't'),

@@ -20,6 +20,8 @@ pub enum TimerKind {
     Arm,
     /// The run has taken too long.
     RunTimeout,
+    /// The next rows of a bulk job may begin.
+    Bulk,
 }
 
 impl TimerKind {
@@ -29,11 +31,12 @@ impl TimerKind {
             TimerKind::Look => b'l',
             TimerKind::Arm => b'a',
             TimerKind::RunTimeout => b'x',
+            TimerKind::Bulk => b'b',
         }
     }
 
     fn from_code(code: i8) -> Option<Self> {
-        [TimerKind::Due, TimerKind::Look, TimerKind::Arm, TimerKind::RunTimeout]
+        [TimerKind::Due, TimerKind::Look, TimerKind::Arm, TimerKind::RunTimeout, TimerKind::Bulk]
             .into_iter()
             .find(|kind| kind.code() == code as u8)
     }

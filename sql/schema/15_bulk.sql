@@ -37,6 +37,8 @@ CREATE TABLE automation_internal.bulk_job (
     waiting         bigint           NOT NULL DEFAULT 0,
     next_at         timestamptz,
     wake_at         timestamptz,
+    -- how many had ended when the speed was last measured
+    counted         bigint           NOT NULL DEFAULT 0,
     counted_at      timestamptz,
     speed           double precision,
     error           json,

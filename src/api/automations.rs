@@ -229,6 +229,7 @@ fn try_transition(name: &str, to: Status) -> Result<&'static str, Refusal> {
     automations::note_change();
     log::audit(action, name, &details);
     if to == Status::Active {
+        super::bulk::go_on(known.id);
         thaw(known.id);
     }
     let payload = serde_json::json!({ "automation": name, "from": from.word(), "to": to.word() }).to_string();
@@ -266,6 +267,7 @@ fn drop_checked(name: &str, runs: &str) -> EngineResult<()> {
         "cancel" => super::runs::cancel_all(known.id),
         "finish" => {
             automations::let_runs_finish(known.id);
+            super::bulk::cancel_all(known.id, true);
             thaw(known.id);
         }
         other => {

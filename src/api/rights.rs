@@ -33,8 +33,20 @@ const VIEWER: &[&str] = &[
     "versions",
     "worker_list",
 ];
-const OPERATOR: &[&str] =
-    &["start_run", "backfill", "approve_bulk", "cancel_bulk", "cancel_run", "retry_run", "skip_step", "signal", "redrive", "activate", "pause", "resume"];
+const OPERATOR: &[&str] = &[
+    "start_run",
+    "backfill",
+    "approve_bulk",
+    "cancel_bulk",
+    "cancel_run",
+    "retry_run",
+    "skip_step",
+    "signal",
+    "redrive",
+    "activate",
+    "pause",
+    "resume",
+];
 const AUTHOR: &[&str] = &[
     "define",
     "define_document",

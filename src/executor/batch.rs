@@ -7,7 +7,7 @@ use pgrx::pg_sys;
 
 use super::resume::{self, Nudge};
 use super::suspend::Suspension;
-use super::{run, versions, write};
+use super::{bulk, run, versions, write};
 use crate::failpoint::failpoint;
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
@@ -231,7 +231,7 @@ impl Woken {
     /// Locks the runs that are to be woken.
     fn lock(claimed: &[Dispatch], events: &HashMap<i64, Rc<Event>>) -> Woken {
         let mut nudges: HashMap<i64, Vec<Nudge>> = HashMap::new();
-        for dispatch in claimed.iter().filter(|dispatch| !dispatch.reason.starts()) {
+        for dispatch in claimed.iter().filter(|dispatch| dispatch.reason.wakes()) {
             let event = dispatch.cause.and_then(|(id, _)| events.get(&id).cloned());
             let nudge = Nudge { wait_no: dispatch.wait_no, reason: dispatch.reason, event };
             nudges.entry(dispatch.run_id).or_default().push(nudge);
@@ -269,7 +269,8 @@ impl Batch {
         let begun = clock::now();
         claimer.shares = claimer.is_worker && claimed.len() > 1;
         for dispatch in claimed {
-            if claimer.shares && claimer.slow.contains(&dispatch.automation_id) {
+            let long = dispatch.reason == Reason::Bulk && bulk::takes_long(dispatch);
+            if claimer.shares && (long || claimer.slow.contains(&dispatch.automation_id)) {
                 // What is locked with it must not wait for it: end here, and let it have a transaction of its own.
                 self.turn.alone = self.done.is_empty().then_some(dispatch.id);
                 let rest = claimed.iter().filter(|other| other.id >= dispatch.id).map(|other| other.id);
@@ -292,9 +293,10 @@ impl Batch {
                 }
                 continue;
             }
-            let outcome = match dispatch.reason.starts() {
-                true => start(claimer, dispatch, events.get(&dispatch.event_id).map(Rc::as_ref)),
-                false => wake(claimer, dispatch, &mut woken),
+            let outcome = match dispatch.reason {
+                Reason::Bulk => tend(claimer, dispatch),
+                reason if reason.starts() => start(claimer, dispatch, events.get(&dispatch.event_id).map(Rc::as_ref)),
+                _ => wake(claimer, dispatch, &mut woken),
             };
             self.note(outcome);
             if claimer.unsettled.contains(&(dispatch.run_id, dispatch.wait_no)) {
@@ -353,6 +355,18 @@ fn start(claimer: &mut Claimer, dispatch: &Dispatch, event: Option<&Event>) -> O
     run::start(claimer, run, dispatch.active, event)
 }
 
+/// Tends a bulk job. What it begins comes through the queue like everything else.
+fn tend(claimer: &mut Claimer, dispatch: &Dispatch) -> Outcome {
+    if dispatch.attempt > MAX_CRASHES {
+        let error = crashed(dispatch);
+        dead_letter(dispatch, claimer.owner, "crashed_server", &error);
+        bulk::give_up(dispatch.run_id, &error);
+    } else {
+        bulk::tend(claimer, dispatch);
+    }
+    Outcome::Stays
+}
+
 /// Wakes a run; the first of its wakes in a batch stands for all of them.
 fn wake(claimer: &mut Claimer, dispatch: &Dispatch, woken: &mut Woken) -> Outcome {
     let Some(live) = woken.runs.remove(&dispatch.run_id) else { return Outcome::Stays };
@@ -388,6 +402,10 @@ fn dead_letter(dispatch: &Dispatch, owner: pg_sys::Oid, reason: &'static str, er
 /// Records that a run failed at commit (a deferred constraint, say), after its own transaction was rolled back.
 pub fn fail(claimer: &mut Claimer, dispatch_id: i64, error: &PgError) {
     let Some(dispatch) = dispatches::one(claimer.owner, dispatch_id) else { return };
+    if dispatch.reason == Reason::Bulk {
+        bulk::give_up(dispatch.run_id, error);
+        return write::write(claimer, &[], &[], &[], &[dispatch_id]);
+    }
     let ended = if dispatch.reason.starts() {
         let event = read_events(std::slice::from_ref(&dispatch)).remove(&dispatch.event_id);
         let run = run::of_dispatch(claimer.owner, &dispatch, event.as_deref(), clock::engine_now());

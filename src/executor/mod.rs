@@ -2,6 +2,9 @@
 //! as the owner; `automation.dispatch()` calls it for each owner the caller may act for.
 mod batch;
 mod bind;
+mod bulk;
+mod bulk_item;
+mod bulk_rows;
 mod held;
 mod resume;
 mod run;
@@ -14,7 +17,9 @@ mod walk;
 mod write;
 
 pub use batch::{Claimer, Turn, Work, fail, look_at_armed, turn};
+pub use bulk_item::nudge as nudge_bulk;
 pub use resume::cancelled;
-pub use run::of_dispatch;
+pub use run::{item_of, of_dispatch};
 pub use step::call_statement;
+pub use walk::RunOfStep;
 pub use write::end;

@@ -3,9 +3,10 @@ use automation_core::condition::Condition;
 use automation_core::definition::OnPause;
 use automation_core::expr::{Budget, ExprError};
 use automation_core::gate::change::{self, Occurrence};
-use automation_core::machine::{Machine, State, Thread, text_of};
+use automation_core::machine::{JobItem, Machine, State, Thread, text_of};
 
 use super::batch::{Claimer, Outcome};
+use super::bulk_item;
 use super::resume;
 use super::scope::RunScope;
 use super::suspend;
@@ -28,6 +29,7 @@ enum Refusal {
 
 /// What is known of a run that a dispatch starts.
 pub fn of_dispatch(owner: pgrx::pg_sys::Oid, dispatch: &Dispatch, event: Option<&Event>, started_at: Micros) -> Run {
+    let order = event.map(order_of).unwrap_or_default();
     Run {
         id: dispatch.run_id,
         owner,
@@ -40,12 +42,18 @@ pub fn of_dispatch(owner: pgrx::pg_sys::Oid, dispatch: &Dispatch, event: Option<
         event_at: dispatch.event_at,
         started_at,
         depth: event.map_or(0, |event| event.depth),
-        parent: event.and_then(|event| order_of(event)["parent"].as_i64()),
+        parent: order["parent"].as_i64(),
         kind: event.and_then(|event| event.kind.clone()),
         entity_id: event.and_then(|event| event.entity_id.clone()),
         key: None,
         tenant: event.and_then(|event| event.tenant.clone()),
+        item: bulk_item::of_order(&order),
     }
+}
+
+/// The row of a bulk job that an event orders a run for.
+pub fn item_of(event: &Event) -> Option<JobItem> {
+    bulk_item::of_order(&order_of(event))
 }
 
 /// What start_run() and others ordered; null for any other event.
@@ -61,6 +69,9 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
     let order = order_of(ordered);
     let original = order["event"].as_str().and_then(Event::from_json);
     let event = original.as_ref().unwrap_or(ordered);
+    // A row stands for an event of its own, also when it is tried again.
+    let meant = bulk_item::event_of(event, &order_of(event));
+    let event = meant.as_ref().unwrap_or(event);
     run.event_id = event.id;
     run.event_at = event.occurred_at;
     run.kind.clone_from(&event.kind);
@@ -90,7 +101,8 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
     let owner = run.owner;
     identity::as_role(owner, || {
         // What is taken up again has passed the gates already.
-        let gated = order["retry_of"].is_null();
+        // The rows of a bulk step have none to pass: they are part of a run that has.
+        let gated = order["retry_of"].is_null() && order["step"].is_null();
         let refusal = may_read(owner, event).err().or_else(|| gates(&mut run, &version, event, gated).err());
         match refusal {
             Some(Refusal::No(reason)) => return Outcome::Ended(run.ended(Ending::Skipped, Some(reason))),
@@ -101,8 +113,9 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
             None => {}
         }
         let world = run.scope(&version, event);
-        let state = resume_point(&version, &order);
+        let state = bulk_item::begin(&version, ordered, &order).unwrap_or_else(|| resume_point(&version, &order));
         let mut machine = Machine::new(&version.program, state, run.id as u64, run.key.clone());
+        machine.belongs_to(run.item);
         if order["skip"].as_bool() == Some(true) {
             machine.pass_over();
         }
@@ -134,9 +147,9 @@ fn resume_point(version: &Version, order: &serde_json::Value) -> State {
         // but not what was local to the block it failed in
         let outer = |thread: &Thread| thread.frames.first().map_or(&thread.vars, |frame| &frame.vars).clone();
         let vars = state.threads.first().map(outer).unwrap_or_default();
-        let results = std::mem::take(&mut state.results);
+        let (results, item) = (std::mem::take(&mut state.results), state.item.take());
         state = at;
-        state.results = results;
+        (state.results, state.item) = (results, item);
         state.threads[0].vars = vars;
     }
     state

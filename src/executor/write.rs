@@ -2,6 +2,7 @@
 use std::collections::HashMap;
 
 use super::batch::Claimer;
+use super::bulk_item;
 use super::suspend::Suspension;
 use crate::failpoint::failpoint;
 use crate::pg::clock;
@@ -29,6 +30,7 @@ pub fn write(
     let at = clock::now();
     timers::disarm(disarmed);
     suspend(claimer, suspended);
+    bulk_item::count_suspended(suspended);
     end(ended);
     dispatches::finish(claimer.owner, done);
     count(ended, suspended, at);
@@ -86,7 +88,9 @@ pub fn end(ended: &[EndedRun]) {
         timers::delete(&waits);
         live::delete(&had_waited.iter().map(|run| run.id).collect::<Vec<_>>());
     }
-    for run in ended.iter().filter(|run| run.parent.is_some()) {
+    bulk_item::count_ended(ended);
+    // The rows of a bulk step are not waited for one by one.
+    for run in ended.iter().filter(|run| run.parent.is_some() && run.item.is_none()) {
         let id = run.id.to_string();
         append_event(&NewEvent { op: Some(Op::Ended), entity_id: Some(id.as_bytes()), ..Default::default() });
     }
@@ -94,7 +98,8 @@ pub fn end(ended: &[EndedRun]) {
 
 fn count(ended: &[EndedRun], suspended: &[Suspension], at: i64) {
     let mut counts: HashMap<(i32, i16), Counts> = HashMap::new();
-    for run in ended {
+    // The rows of a bulk step are parts of a run that is counted itself.
+    for run in ended.iter().filter(|run| run.item.is_none() || run.parent.is_none()) {
         let counts = counts.entry((run.automation_id, run.trigger_no)).or_default();
         counts.entered += i64::from(run.live.is_none());
         counts.run_time_us += run.ended_at - run.started_at;
@@ -105,7 +110,7 @@ fn count(ended: &[EndedRun], suspended: &[Suspension], at: i64) {
             Ending::Skipped => counts.skipped += 1,
         }
     }
-    for put in suspended.iter().filter(|put| put.is_new) {
+    for put in suspended.iter().filter(|put| put.is_new && (put.item.is_none() || put.run.parent.is_none())) {
         counts.entry((put.run.automation_id, put.run.trigger_no)).or_default().entered += 1;
     }
     if !counts.is_empty() {

@@ -14,6 +14,7 @@ pub mod instant;
 pub mod jsonb;
 pub mod log_scan;
 pub mod names;
+pub mod query_pages;
 pub mod raw;
 pub mod session;
 pub mod settings;

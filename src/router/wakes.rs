@@ -41,6 +41,7 @@ pub fn due_timers(limit: i64) -> Vec<NewDispatch> {
         TimerKind::Look => Reason::Look,
         TimerKind::Arm => Reason::Arm,
         TimerKind::RunTimeout => Reason::RunTimeout,
+        TimerKind::Bulk => Reason::Bulk,
     };
     timers::take_due(clock::engine_now(), limit, only_for)
         .into_iter()
@@ -53,6 +54,9 @@ pub fn due_timers(limit: i64) -> Vec<NewDispatch> {
 pub fn of_events(events: &[Event], now: Micros) -> Vec<NewDispatch> {
     let orders = events.iter().filter(|event| event.op == Op::Moved);
     let mut found: Vec<NewDispatch> = orders.flat_map(|event| moved(event, now)).collect();
+    // A job is tended once however many of its rows have ended.
+    let mut tended: HashSet<(i64, Option<i32>)> = HashSet::new();
+    found.retain(|row| row.reason != Reason::Bulk || tended.insert((row.run_id, row.wait_no)));
     let mut seen: HashSet<(i64, i32, Option<i64>)> = HashSet::new();
     for (waiter, source, event) in waiters(events) {
         let cause = matches!(source, Source::Topic | Source::Pattern).then_some((event.id, event.occurred_at));
@@ -108,7 +112,7 @@ fn keys_of(event: &Event, patterns: &[String]) -> Vec<Key> {
     keys
 }
 
-/// An order to move runs: skip_step(), an automation that is active again, a kind that is watched again.
+/// An order to move runs: skip_step(), a bulk job whose rows have ended, an automation that is active again, a kind that is watched again.
 fn moved(event: &Event, now: Micros) -> Vec<NewDispatch> {
     let order: serde_json::Value =
         event.next.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
@@ -126,6 +130,16 @@ fn moved(event: &Event, now: Micros) -> Vec<NewDispatch> {
             let kind = order["kind"].as_str().unwrap_or_default().to_owned();
             let found = wakes::find(&[Key { source: Source::State, kind, entity_id: None }]);
             found.into_iter().map(|(_, waiter)| dispatch(waiter, Reason::Look, None, now)).collect()
+        }
+        Some("bulk") => {
+            let waiter = Waiter {
+                run_id: number("job"),
+                wait_no: i32::from(order["alone"] == true),
+                owner: pg_sys::Oid::from(number("owner") as u32),
+                automation_id: number("automation_id") as i32,
+                version_id: number("version_id") as i32,
+            };
+            vec![dispatch(waiter, Reason::Bulk, None, now)]
         }
         Some("skip") => {
             let waiter = Waiter {

@@ -60,6 +60,11 @@ impl Reason {
         CODES.iter().find(|(_, known)| *known as i8 == code).map_or(Reason::Trigger, |(reason, _)| *reason)
     }
 
+    /// Does it move a run that waits?
+    pub fn wakes(self) -> bool {
+        !self.starts() && self != Reason::Bulk
+    }
+
     /// Does it begin a run, rather than move one?
     pub fn starts(self) -> bool {
         matches!(self, Reason::Trigger | Reason::Manual)

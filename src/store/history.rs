@@ -1,4 +1,5 @@
 //! Runs that ended.
+use automation_core::machine::JobItem;
 use pgrx::pg_sys;
 
 use super::live::WaitNote;
@@ -61,6 +62,8 @@ pub struct EndedRun {
     pub live: Option<Vec<WaitNote>>,
     /// Runs that it waited for and nobody waits for any more. Not part of the row.
     pub abandoned: Vec<i64>,
+    /// The row of a bulk job that it was for. Not part of the row.
+    pub item: Option<JobItem>,
 }
 
 /// Appends runs to the history.

@@ -4,6 +4,7 @@
 //! router_cursor -> appended rows. The router takes router_cursor first but locks no other row; so no two paths wait for each other in
 //! a circle.
 pub mod automations;
+pub mod bulk;
 pub mod dispatches;
 pub mod events;
 pub mod field_changes;

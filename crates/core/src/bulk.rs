@@ -156,34 +156,29 @@ impl Counts {
     }
 }
 
-/// What to do about a job at this moment. Times are in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slice {
-    /// So many rows are to be begun.
-    pub items: i64,
-    /// The next one after them may begin then.
-    pub next_at: i64,
-    /// Look again then; if it is not given, the end of a row is what to wait for.
-    pub wake_at: Option<i64>,
+/// How many rows may begin now. `next_at` is when the next one may, in microseconds; a job that is late makes up for a
+/// second at most, so that it neither falls behind its rate nor bursts after a pause.
+pub fn quota(counts: &Counts, rate: Option<f64>, next_at: i64, now: i64) -> i64 {
+    let queued = counts.open() - counts.waiting;
+    let room = (WINDOW - queued).max(0);
+    let due = match rate {
+        None if queued > REFILL => 0,
+        None => room,
+        Some(rate) => {
+            let begin = next_at.max(now - MOST_LATE);
+            if begin > now { 0 } else { ((now - begin) as f64 * rate / 1_000_000.0) as i64 + 1 }
+        }
+    };
+    due.min(room).min(counts.left())
 }
 
-/// How many rows to begin now. `next_at` is what the last slice said; one that was late is made up for up to a second,
-/// so that a job neither falls behind its rate nor bursts after a pause.
-pub fn slice(counts: &Counts, rate: Option<f64>, next_at: i64, now: i64) -> Slice {
-    let queued = counts.open() - counts.waiting;
-    let room = (WINDOW - queued).max(0).min(counts.left());
-    let Some(rate) = rate else {
-        let items = if queued <= REFILL { room } else { 0 };
-        return Slice { items, next_at: now, wake_at: None };
-    };
-    let each = 1_000_000.0 / rate;
-    let begin = next_at.max(now - MOST_LATE);
-    let due = if begin > now { 0 } else { ((now - begin) as f64 / each) as i64 + 1 };
-    let items = due.min(room);
-    let next_at = begin.saturating_add((items as f64 * each) as i64);
-    // With no room left, the end of a row is what to wait for.
-    let wake_at = (counts.left() > items && items == due).then(|| next_at.max(now + BEAT));
-    Slice { items, next_at, wake_at }
+/// When the next row may begin after so many have begun now, and when to look again: None if there is nothing to look for
+/// before a row ends.
+pub fn pace(counts: &Counts, rate: Option<f64>, next_at: i64, begun: i64, now: i64) -> (i64, Option<i64>) {
+    let Some(rate) = rate else { return (now, None) };
+    let next_at = next_at.max(now - MOST_LATE).saturating_add((begun as f64 * 1_000_000.0 / rate) as i64);
+    let full = counts.open() - counts.waiting >= WINDOW;
+    (next_at, (counts.left() > 0 && !full).then(|| next_at.max(now + BEAT)))
 }
 
 /// Rows per second: `before`, and `ended` rows in the last `took` microseconds.
@@ -241,40 +236,41 @@ mod tests {
 
     #[test]
     fn without_a_rate_the_window_is_refilled_when_half_of_it_is_done() {
-        let whole = slice(&counts(100_000, 0, 0), None, 0, 7);
-        assert_eq!(whole, Slice { items: WINDOW, next_at: 7, wake_at: None });
-        assert_eq!(slice(&counts(100_000, 1000, 499), None, 0, 0).items, 0);
-        assert_eq!(slice(&counts(100_000, 1000, 500), None, 0, 0).items, 500);
-        assert_eq!(slice(&counts(1200, 1000, 900), None, 0, 0).items, 200);
-        assert_eq!(slice(&counts(1000, 1000, 900), None, 0, 0).items, 0);
+        assert_eq!(quota(&counts(100_000, 0, 0), None, 0, 7), WINDOW);
+        assert_eq!(quota(&counts(100_000, 1000, 499), None, 0, 0), 0);
+        assert_eq!(quota(&counts(100_000, 1000, 500), None, 0, 0), 500);
+        assert_eq!(quota(&counts(1200, 1000, 900), None, 0, 0), 200);
+        assert_eq!(quota(&counts(1000, 1000, 900), None, 0, 0), 0);
+        assert_eq!(pace(&counts(1200, 1000, 900), None, 0, 200, 9), (9, None));
     }
 
     #[test]
     fn rows_whose_runs_wait_do_not_hold_up_the_others() {
         let mut held = counts(5000, 1000, 0);
-        assert_eq!(slice(&held, None, 0, 0).items, 0);
+        assert_eq!(quota(&held, None, 0, 0), 0);
         held.waiting = 1000;
-        assert_eq!(slice(&held, None, 0, 0).items, 1000);
+        assert_eq!(quota(&held, None, 0, 0), 1000);
     }
 
     #[test]
     fn what_came_back_is_begun_again() {
         let back = Counts { total: 10, issued: 10, returned: 4, completed: 6, ..Counts::default() };
         assert_eq!((back.open(), back.left()), (0, 4));
-        assert_eq!(slice(&back, None, 0, 0).items, 4);
+        assert_eq!(quota(&back, None, 0, 0), 4);
     }
 
     #[test]
-    fn a_rate_is_kept_over_time_however_late_the_looks_are() {
+    fn a_rate_is_kept_over_time_however_late_the_looks_are_r002_21() {
         for (rate, late) in [(0.5, 0), (1.0, 3_000), (7.0, 40_000), (300.0, 90_000), (2_500.0, 10_000)] {
             let (mut now, mut next_at, mut state) = (1_000_000_000, 0, counts(1_000_000, 0, 0));
             let begun = now;
             while now < begun + 60_000_000 {
-                let slice = slice(&state, Some(rate), next_at, now);
-                state.issued += slice.items;
-                state.completed += slice.items;
-                next_at = slice.next_at;
-                let wake = slice.wake_at.expect("there is more");
+                let items = quota(&state, Some(rate), next_at, now);
+                state.issued += items;
+                state.completed += items;
+                let (next, wake) = pace(&state, Some(rate), next_at, items, now);
+                next_at = next;
+                let wake = wake.expect("there is more");
                 assert!(wake > now);
                 now = wake + late;
             }
@@ -285,17 +281,23 @@ mod tests {
     }
 
     #[test]
+    fn rows_that_are_passed_over_cost_nothing_of_the_rate() {
+        let now = 50_000_000;
+        let (next_at, wake) = pace(&counts(100_000, 5000, 5000), Some(10.0), now, 0, now);
+        assert_eq!((next_at, wake), (now, Some(now + BEAT)));
+        assert_eq!(quota(&counts(100_000, 5000, 5000), Some(10.0), next_at, now), 1);
+    }
+
+    #[test]
     fn a_long_pause_is_not_made_up_for() {
-        let slice = slice(&counts(100_000, 0, 0), Some(100.0), 0, 3_600_000_000);
-        assert_eq!(slice.items, 101);
-        assert_eq!(slice.wake_at, Some(3_600_000_000 + BEAT));
+        assert_eq!(quota(&counts(100_000, 0, 0), Some(100.0), 0, 3_600_000_000), 101);
     }
 
     #[test]
     fn a_full_window_waits_for_rows_to_end_not_for_the_clock() {
-        let slice = slice(&counts(100_000, 1000, 0), Some(100.0), 0, 50_000_000);
-        assert_eq!((slice.items, slice.wake_at), (0, None));
-        assert_eq!(slice.next_at, 49_000_000);
+        let full = counts(100_000, 1000, 0);
+        assert_eq!(quota(&full, Some(100.0), 0, 50_000_000), 0);
+        assert_eq!(pace(&full, Some(100.0), 0, 0, 50_000_000).1, None);
     }
 
     #[test]

@@ -140,7 +140,8 @@ impl Names {
     /// The names of a trigger's filter: the event and state, no run yet.
     pub fn filter(row: Option<TableShape>) -> Names {
         let roots = ROOTS.iter().copied();
-        let roots = roots.filter(|r| !matches!(*r, "vars" | "steps" | "run" | "wait" | "repeat" | "item" | "error")).collect();
+        let roots =
+            roots.filter(|r| !matches!(*r, "vars" | "steps" | "run" | "wait" | "repeat" | "item" | "error")).collect();
         Names { row, roots, kinds: None, triggers: None, run: RUN, place: "filter" }
     }
 

@@ -201,7 +201,7 @@ fn names_problems(document: &Document, program: &Program) -> Vec<Problem> {
     let bulks: Vec<String> = program
         .steps
         .iter()
-        .filter(|step| matches!(step.action, Action::Bulk { .. }))
+        .filter(|step| at_path(&json, &step.path).is_some_and(|given| given["do"] == "bulk"))
         .map(|step| format!("{}.steps[", step.path))
         .collect();
     let of_rows = names.bulk_step();

@@ -19,9 +19,10 @@ CREATE TABLE automation_internal.bulk_job (
     rows_as         "char",
     kind            text,
     topic           text,
-    -- the run whose step waits for it, and what the rows' runs see of that
+    -- the run whose step waits for it, whether that goes on while the automation is paused, and what the rows' runs see
     run_id          bigint,
     step_no         integer,
+    finishes        boolean          NOT NULL DEFAULT false,
     event           json,
     surroundings    json,
     -- the run that ordered it, if one did
@@ -120,7 +121,7 @@ SELECT p.job,
        p.error
   FROM (SELECT j.id AS job,
                a.name AS automation,
-               CASE WHEN j.state = 'executing' AND a.status <> 'active' AND NOT (a.finish_runs AND j.run_id IS NOT NULL)
+               CASE WHEN j.state = 'executing' AND a.status <> 'active' AND NOT (j.run_id IS NOT NULL AND (a.finish_runs OR j.finishes))
                     THEN 'paused' ELSE j.state END AS state,
                CASE WHEN j.state <> 'querying' THEN j.total END AS total,
                j.completed + COALESCE(t.completed, 0) AS done,

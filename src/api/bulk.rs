@@ -1,6 +1,6 @@
 //! Backfills and bulk steps: begun, approved, cancelled.
 use automation_core::bulk::{self as decide, JobState, Refusal};
-use automation_core::definition::On;
+use automation_core::definition::{On, OnPause};
 use automation_core::machine::{Kept, Surroundings};
 use automation_core::program::Program;
 use automation_core::topic;
@@ -186,7 +186,13 @@ pub fn start_step(
         rows_as: None,
         kind: None,
         topic: None,
-        step: Some(Step { run_id: run.id, no: run.step, event: &event.to_json(), surroundings: &around }),
+        step: Some(Step {
+            run_id: run.id,
+            no: run.step,
+            finishes: version.program.on_pause == OnPause::Finish,
+            event: &event.to_json(),
+            surroundings: &around,
+        }),
         cause: Some((run.id, run.depth)),
         created_by: &names::role_name(run.owner).unwrap_or_default(),
         now: clock::engine_now(),

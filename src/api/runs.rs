@@ -168,7 +168,9 @@ fn cancel_known(id: i64, ask: bool) -> EngineResult<Option<bool>> {
 pub fn end_waiting(found: &LiveRun, reason: &str) {
     let ended = executor::cancelled(found, reason);
     let children = ended.abandoned.clone();
-    stats::count_cancelled(ended.automation_id, ended.trigger_no, clock::now());
+    if !ended.is_part() {
+        stats::count_cancelled(ended.automation_id, ended.trigger_no, clock::now());
+    }
     executor::end(&[ended]);
     for child in children {
         cancel_abandoned(child);

@@ -99,7 +99,7 @@ pub fn end(ended: &[EndedRun]) {
 fn count(ended: &[EndedRun], suspended: &[Suspension], at: i64) {
     let mut counts: HashMap<(i32, i16), Counts> = HashMap::new();
     // The rows of a bulk step are parts of a run that is counted itself.
-    for run in ended.iter().filter(|run| run.item.is_none() || run.parent.is_none()) {
+    for run in ended.iter().filter(|run| !run.is_part()) {
         let counts = counts.entry((run.automation_id, run.trigger_no)).or_default();
         counts.entered += i64::from(run.live.is_none());
         counts.run_time_us += run.ended_at - run.started_at;

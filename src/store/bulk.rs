@@ -64,6 +64,8 @@ pub struct NewJob<'a> {
 pub struct Step<'a> {
     pub run_id: i64,
     pub no: i32,
+    /// Its run goes on while the automation is paused.
+    pub finishes: bool,
     /// JSON: the event that the run is about.
     pub event: &'a str,
     /// JSON: what the runs of the rows see of it.
@@ -73,14 +75,15 @@ pub struct Step<'a> {
 const INSERT: &str = "
     INSERT INTO automation_internal.bulk_job
            (id, owner, automation_id, version_id, trigger_no, state, needs_approval, query, params, search_path, rate,
-            rows_as, kind, topic, run_id, step_no, event, surroundings, cause_run, depth, created_by, created_at)
+            rows_as, kind, topic, run_id, step_no, event, surroundings, cause_run, depth, created_by, created_at,
+            finishes)
     VALUES ($1, $2, $3, $4, $5, 'querying', $6, $7, $8::json, $9, $10::float8, $11::\"char\", $12, $13, $14, $15,
-            $16::json, $17::json, $18, COALESCE($19, 0::smallint), $20::name, $21)";
+            $16::json, $17::json, $18, COALESCE($19, 0::smallint), $20::name, $21, COALESCE($22, false))";
 
 pub fn insert(job: &NewJob<'_>) {
     let rate = job.rate.map(|rate| rate.to_string());
     let step = job.step;
-    let args: [Arg; 21] = [
+    let args: [Arg; 22] = [
         job.id.into(),
         job.owner.into(),
         job.automation_id.into(),
@@ -102,6 +105,7 @@ pub fn insert(job: &NewJob<'_>) {
         job.cause.map(|(_, depth)| depth).into(),
         job.created_by.into(),
         Arg::timestamp(job.now),
+        step.map(|step| step.finishes).into(),
     ];
     as_engine(|| execute(INSERT, &args));
 }
@@ -161,7 +165,7 @@ macro_rules! jobs {
            ARRAY[j.total, j.issued, j.returned, j.completed, j.failed, j.skipped, j.cancelled, j.waiting,
                  j.counted]::text[],
            j.next_at, j.wake_at, j.counted_at, j.speed::text, j.started_at, a.name,
-           a.status = 'active' OR (a.finish_runs AND j.run_id IS NOT NULL)
+           a.status = 'active' OR (j.run_id IS NOT NULL AND (a.finish_runs OR j.finishes))
       FROM automation_internal.bulk_job AS j
       JOIN automation_internal.automation AS a ON a.id = j.automation_id"
     };

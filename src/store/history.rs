@@ -66,6 +66,13 @@ pub struct EndedRun {
     pub item: Option<JobItem>,
 }
 
+impl EndedRun {
+    /// Is it one row of a bulk step, and so a part of a run that is counted itself?
+    pub fn is_part(&self) -> bool {
+        self.item.is_some() && self.parent.is_some()
+    }
+}
+
 /// Appends runs to the history.
 pub fn insert(at: Micros, runs: &[EndedRun]) -> bool {
     let text = |value: &Option<String>| value.as_ref().map(|text| varlena(text.as_bytes()));

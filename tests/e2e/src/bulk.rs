@@ -30,8 +30,9 @@ impl Database<'_> {
         self.execute(SCHEMA);
         self.execute(&format!(
             "BEGIN; SET LOCAL automation_engine.capture = off;
-             INSERT INTO stock SELECT g, g FROM generate_series(1, {rows}) AS g; COMMIT; VACUUM ANALYZE stock"
+             INSERT INTO stock SELECT g, g FROM generate_series(1, {rows}) AS g; COMMIT"
         ));
+        self.execute("VACUUM ANALYZE stock");
     }
 
     /// Begins a backfill over the whole stock; returns its number.

@@ -58,7 +58,9 @@ fn a_kill_at_any_point_of_a_job_skips_and_doubles_nothing() {
         for round in 0..3 {
             let crashes = cluster.crashes();
             db.execute("SELECT automation.start_run('each', '{\"n\": 1, \"job\": \"warm\"}')");
-            db.worker_pid(Worker::Executor);
+            // so that there is an executor, and nothing left to do for it
+            db.wait_until("the first is done", "SELECT EXISTS (SELECT FROM effect WHERE job = 'warm' AND id = 0)");
+            db.wait_until_drained(Duration::from_secs(10));
             cluster.set(&[("automation_engine.failpoint", &format!("{point}=kill"))]);
             // Only the executors that are there learn of the point, not those of the restarted server.
             db.worker_pids(Worker::Executor).into_iter().for_each(|pid| kill(pid, Signal::Hup));

@@ -19,7 +19,7 @@ use crate::pg::catch::PgError;
 use crate::pg::statement::{Spi, Statement};
 use crate::pg::subtransaction::in_subtransaction;
 use crate::pg::writes::Write;
-use crate::pg::{clock, identity, names, settings};
+use crate::pg::{clock, identity, names, query_pages, settings};
 use crate::store::automations::{self, NewVersion};
 use crate::store::kinds::{self, Kind};
 use crate::store::log;
@@ -168,8 +168,16 @@ fn names_problems(document: &Document, program: &Program) -> Vec<Problem> {
         add(&mut problems, check::check_expr(key, &names), "key", "key", key.text());
     }
     let json = serde_json::to_value(document).unwrap_or_default();
+    let bulks: Vec<String> = program
+        .steps
+        .iter()
+        .filter(|step| at_path(&json, &step.path).is_some_and(|given| given["do"] == "bulk"))
+        .map(|step| format!("{}.steps[", step.path))
+        .collect();
+    let of_rows = names.bulk_step();
     for step in &program.steps {
-        step_names(&json, step, &names, &mut problems);
+        let inside = bulks.iter().any(|bulk| step.path.starts_with(bulk));
+        step_names(&json, step, if inside { &of_rows } else { &names }, &mut problems);
     }
     problems
 }
@@ -227,6 +235,7 @@ fn step_names(document: &serde_json::Value, step: &Step, names: &Names, problems
     }
     match &step.action {
         Action::Sql(template) => found(check::check_sql(template, names), "sql", template.text()),
+        Action::Bulk { query, .. } => found(check::check_sql(query, names), "query", query.text()),
         Action::Call { args, .. } | Action::Run { args, .. } => {
             found(check::check_json(args, names), "args", args.text());
         }
@@ -296,6 +305,11 @@ fn statements(document: &Document, program: &Program, owner: pg_sys::Oid, writes
                     Some((format!("{path}.sql"), error))
                 }
             },
+            Action::Bulk { query, .. } => prepare_query(owner, query).err().map(|error| {
+                let at = error.position.map(|position| query.map_position(position));
+                let error = in_users_words(query, error);
+                (format!("{path}.query"), EngineError::statement(&place("query"), query.text(), &error, at))
+            }),
             Action::Call { function, .. } => {
                 let prepared = identity::as_role(owner, || call_statement(function))
                     .and_then(|statement| prepare(owner, &statement, 1));
@@ -326,6 +340,18 @@ fn in_users_words(template: &SqlTemplate, mut error: PgError) -> PgError {
         }
     }
     error
+}
+
+fn prepare_query(owner: pg_sys::Oid, query: &SqlTemplate) -> Result<(), PgError> {
+    identity::as_role(owner, || {
+        in_subtransaction(|| {
+            let spi = Spi::open();
+            let (statement, _) = query_pages::prepare(&spi, query.sql(), query.params().len())?;
+            drop(statement);
+            spi.close();
+            Ok(())
+        })
+    })
 }
 
 fn prepare(owner: pg_sys::Oid, sql: &str, parameters: usize) -> Result<Vec<Write>, PgError> {

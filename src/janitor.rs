@@ -10,7 +10,7 @@ use crate::pg::identity::as_engine;
 use crate::pg::subtransaction::in_subtransaction;
 use crate::router::Swept;
 use crate::store::{
-    automations, dispatches, dwells, gates, history, kinds, live, numeric_memory, owners, partitions, router,
+    automations, bulk, dispatches, dwells, gates, history, kinds, live, numeric_memory, owners, partitions, router,
     schedules, signals, stats, step_stats,
 };
 
@@ -59,6 +59,11 @@ pub fn keep_house() {
         }
     });
     chore("numbers", || numeric_memory::prune(clock::now()));
+    chore("bulk jobs", || {
+        if let Some(days) = gucs::history_retention_days() {
+            bulk::forget_old(clock::now() - days * 86_400_000_000, FORGET_SLICE);
+        }
+    });
     chore("owners", retire_dropped_owners);
     chore("kinds", kinds::forget_dropped);
 }
@@ -82,6 +87,8 @@ pub fn tidy() {
     gates::prune(clock::now());
     drop_old_runs(clock::now());
 }
+/// How many rows of an old bulk job are forgotten at once.
+const FORGET_SLICE: i64 = 10_000;
 
 /// How many runs the sweep looks at each time, and how long, in microseconds, a run has been under way before.
 const SLICE: i64 = 1000;
@@ -101,6 +108,9 @@ pub fn sweep_slice(after: i64, now: i64) -> Option<Swept> {
 /// Has every wait looked at once more. Returns how many runs that are.
 pub fn sweep_all() -> usize {
     let (mut after, mut runs) = (0, 0);
+    for job in bulk::open() {
+        crate::executor::nudge_bulk(job.waiter(), true);
+    }
     loop {
         let swept = crate::router::sweep(after, 10_000, clock::now());
         runs += swept.runs;
@@ -117,6 +127,7 @@ pub fn retire_dropped_owners() {
     waiting.extend(live::orphaned());
     waiting.sort_unstable();
     waiting.dedup();
+    bulk::retire_dropped(clock::engine_now());
     // What an executor has in hand comes next time.
     for run in live::lock(&waiting) {
         crate::api::runs::end_waiting(&run, "owner_dropped");

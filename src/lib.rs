@@ -35,6 +35,7 @@ extension_sql_file!("../sql/schema/15_derived_events.sql", name = "derived_event
 extension_sql_file!("../sql/schema/16_engine_listeners.sql", name = "engine_listeners", requires = ["tables"]);
 extension_sql_file!("../sql/schema/17_automation_effects.sql", name = "automation_effects", requires = ["tables"]);
 extension_sql_file!("../sql/schema/18_counters.sql", name = "counters", requires = ["tables"]);
+extension_sql_file!("../sql/schema/19_bulk.sql", name = "bulk", requires = ["tables"]);
 extension_sql_file!("../sql/schema/20_capture.sql", name = "capture", requires = ["tables"]);
 extension_sql_file!("../sql/schema/30_views.sql", name = "views", requires = ["tables", "schedules", "holds"]);
 extension_sql_file!("../sql/schema/40_builders.sql", name = "builders", requires = ["tables"]);

@@ -35,6 +35,7 @@ use crate::store::history::{EndedRun, Ending};
 use crate::store::log::{self, Entry};
 use crate::store::router::{self as cursor_store, Cursor, Late, Moment};
 use crate::store::stats::{self, Counts};
+use crate::store::wakes::Waiter;
 use crate::{gucs, numeric, store};
 pub use definitions::compile_stored;
 use definitions::{Active, Definitions};
@@ -445,13 +446,26 @@ impl Plan {
         let field = |name: &str| order.as_ref().and_then(|order| order.get(name)).and_then(serde_json::Value::as_i64);
         let (Some(automation_id), Some(run_id)) = (field("automation_id"), field("run_id")) else { return };
         let automation_id = automation_id as i32;
+        let version = field("version_id").unwrap_or_default() as i32;
+        let trigger_no = field("trigger_no").map_or(-1, |number| number as i16);
+        if let (Some(owner), true) = (field("owner"), event.depth <= gucs::max_chain_depth()) {
+            // The row of a bulk step belongs to a run under way: what becomes of it when the automation is paused, the
+            // executor decides as it does for that run.
+            let mut dispatch =
+                wakes::dispatch(of_bulk_step(run_id, owner, automation_id, version), Reason::Manual, None, self.now);
+            dispatch.event = Some((event.id, event.occurred_at));
+            (dispatch.trigger_no, dispatch.wait_no) = (trigger_no, None);
+            self.dispatches.push(dispatch);
+            self.started.push(run_id);
+            return;
+        }
         match definitions.by_id(automation_id) {
             Some(active) if event.depth <= gucs::max_chain_depth() => {
                 let mut dispatch = self.dispatch(active, event, -1, Reason::Manual, Some(run_id));
-                // A run that is tried again keeps its version and its trigger.
-                if let (true, Some(version)) = (field("retry_of").is_some(), field("version_id")) {
-                    dispatch.version_id = version as i32;
-                    dispatch.trigger_no = field("trigger_no").map_or(-1, |number| number as i16);
+                // A run that is tried again keeps its version and its trigger; all rows of a backfill have the same.
+                if field("retry_of").is_some() || field("bulk").is_some() {
+                    dispatch.version_id = version;
+                    dispatch.trigger_no = trigger_no;
                 }
                 self.dispatches.push(dispatch);
                 self.started.push(run_id);
@@ -459,7 +473,6 @@ impl Plan {
             other => {
                 let owner = other.map_or(event.role, |active| active.owner);
                 let reason = if other.is_some() { "chain_too_deep" } else { "automation_not_active" };
-                let version = field("version_id").unwrap_or_default() as i32;
                 let ended = self.not_started(event, run_id, automation_id, version, owner, reason);
                 self.ended.push(EndedRun { parent: field("parent"), ..ended });
             }
@@ -501,6 +514,7 @@ impl Plan {
             mode_key: None,
             live: None,
             abandoned: Vec::new(),
+            item: crate::executor::item_of(event),
         }
     }
 
@@ -543,6 +557,11 @@ impl Plan {
 fn automation_freed(event: &Event) -> Option<i64> {
     let told: serde_json::Value = serde_json::from_str(event.next.as_deref()?).ok()?;
     told["automation_id"].as_i64()
+}
+
+/// The run of a row of a bulk step, as a dispatch names it.
+fn of_bulk_step(run_id: i64, owner: i64, automation_id: i32, version_id: i32) -> Waiter {
+    Waiter { run_id, wait_no: 0, owner: pg_sys::Oid::from(owner as u32), automation_id, version_id }
 }
 
 /// The run that ordered this one and waits for it.

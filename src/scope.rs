@@ -62,6 +62,10 @@ impl<'a> EventScope<'a> {
         self.event.tenant.as_deref()
     }
 
+    pub fn event(&self) -> &'a Event {
+        self.event
+    }
+
     /// Whether there are rows; what orders a run to start is nobody's business.
     fn has_rows(&self) -> bool {
         self.event.op != Op::Started

@@ -217,7 +217,7 @@ SELECT d.id,
                      WHEN 'e' THEN 'event' WHEN 'g' THEN 'signal' WHEN 'r' THEN 'run_ended' WHEN 'k' THEN 'skip'
                      WHEN 'z' THEN 'thaw' WHEN 'x' THEN 'timeout' WHEN 'a' THEN 'arm' WHEN 's' THEN 'sweep'
                      WHEN 'q' THEN 'turn' WHEN 'h' THEN 'hold' WHEN 'b' THEN 'hold_check' WHEN 'o' THEN 'hold_over'
-                     END AS reason,
+                     WHEN 'j' THEN 'bulk' END AS reason,
        COALESCE(d.event_id, d.cause_id) AS event_id,
        d.attempt,
        d.created_at,
@@ -230,7 +230,7 @@ COMMENT ON VIEW automation.dispatches IS 'Work that is routed but not yet done.'
 COMMENT ON COLUMN automation.dispatches.id IS 'Place in the queue.';
 COMMENT ON COLUMN automation.dispatches.run_id IS 'The run it will start or move.';
 COMMENT ON COLUMN automation.dispatches.automation IS 'Of which automation.';
-COMMENT ON COLUMN automation.dispatches.reason IS 'What starts it (trigger, manual) or moves it (wake, due, event, signal, run_ended, skip, thaw, timeout, arm, sweep, turn); hold, hold_check and hold_over are about what is held for a while.';
+COMMENT ON COLUMN automation.dispatches.reason IS 'What starts it (trigger, manual) or moves it (wake, due, event, signal, run_ended, skip, thaw, timeout, arm, sweep, turn); hold, hold_check and hold_over are about what is held for a while; bulk begins the next rows of a bulk job.';
 COMMENT ON COLUMN automation.dispatches.event_id IS 'The event behind it.';
 COMMENT ON COLUMN automation.dispatches.attempt IS 'How often a server crash interrupted it.';
 COMMENT ON COLUMN automation.dispatches.created_at IS 'When it was routed.';

@@ -356,6 +356,17 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION automation.for_each(text, automation.step[], text, text, boolean, boolean, boolean) IS 'A step that does its steps for each item of a list.';
 
+CREATE FUNCTION automation.bulk(query text, steps automation.step[], rate double precision DEFAULT NULL, id text DEFAULT NULL,
+    condition text DEFAULT NULL, continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL,
+    timeout interval DEFAULT NULL, enabled boolean DEFAULT NULL)
+RETURNS automation.step LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'bulk', 'query', query, 'rate', rate,
+            'steps', pg_catalog.to_jsonb(steps)))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, timeout, NULL, enabled);
+END;
+COMMENT ON FUNCTION automation.bulk(text, automation.step[], double precision, text, text, boolean, boolean, interval, boolean) IS 'A step that does its steps for each row of a query, each row in a run of its own, and waits for all of them.';
+
 CREATE FUNCTION automation.parallel(lanes automation.step[], id text DEFAULT NULL, condition text DEFAULT NULL,
     continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL, enabled boolean DEFAULT NULL)
 RETURNS automation.step LANGUAGE sql IMMUTABLE

@@ -151,6 +151,9 @@ COMMENT ON FUNCTION automation.start_run IS 'Starts a run by hand; it begins whe
 COMMENT ON FUNCTION automation.start_with_event IS 'Starts a run as if an event had happened; the same event again within ten minutes is the same run.';
 COMMENT ON FUNCTION automation.cancel_run(bigint) IS 'Cancels a run that has not ended, with the runs it waits for.';
 COMMENT ON FUNCTION automation.cancel_run(text) IS 'Cancels every run of yours that has not ended and for which a condition over run holds.';
+COMMENT ON FUNCTION automation.backfill IS 'Runs an automation for each row of a query, as if the row had just been written; returns the job, see progress.';
+COMMENT ON FUNCTION automation.approve_bulk IS 'Lets a bulk job that waits for approval go on.';
+COMMENT ON FUNCTION automation.cancel_bulk IS 'Ends a bulk job: rows under way are cancelled, the others are not begun.';
 COMMENT ON FUNCTION automation.signal IS 'Sends a signal to a run that waits for it by wait_signal(), or will.';
 COMMENT ON FUNCTION automation.skip_step IS 'Makes a run go on without the step it waits at, or behind the step at which it failed.';
 COMMENT ON FUNCTION automation.retry_run IS 'Takes up a failed run again where it failed, or from a step; returns the new run.';

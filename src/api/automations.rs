@@ -250,6 +250,7 @@ pub fn tell(known: &Automation, name: &str, from: Status, to: Status, action: &s
     match to {
         Status::Active => {
             gates::forget_failures(known.id);
+            super::bulk::go_on(known.id);
             thaw(known.id);
             // One that cannot be read is left out by the router as well, which says so.
             if let Ok(program) = compile_stored(&known.document) {
@@ -313,6 +314,7 @@ fn drop_checked(name: &str, runs: &str) -> EngineResult<()> {
         "cancel" => super::runs::cancel_all(known.id),
         "finish" => {
             automations::let_runs_finish(known.id);
+            super::bulk::cancel_all(known.id, true);
             thaw(known.id);
         }
         other => {

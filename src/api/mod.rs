@@ -1,6 +1,7 @@
 //! What SQL can call, one file per noun. Bodies parse arguments, call, and report; decisions are made elsewhere.
 pub mod admin;
 pub mod automations;
+pub mod bulk;
 pub mod clock;
 pub mod derived_events;
 pub mod events;

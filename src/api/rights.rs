@@ -36,6 +36,9 @@ const VIEWER: &[&str] = &[
 const OPERATOR: &[&str] = &[
     "start_run",
     "start_with_event",
+    "backfill",
+    "approve_bulk",
+    "cancel_bulk",
     "cancel_run",
     "retry_run",
     "skip_step",
@@ -90,6 +93,7 @@ const AUTHOR: &[&str] = &[
     "repeat_while",
     "repeat_until",
     "for_each",
+    "bulk",
     "parallel",
     "sequence",
     "retry",

@@ -117,8 +117,11 @@ fn cancel_matching(filter: &str) -> EngineResult<i64> {
     Ok(cancelled)
 }
 
-/// Cancels a run that another one waited for and does not any more. It may have ended meanwhile.
+/// Cancels a run or a bulk job that another run waited for and does not any more. It may have ended meanwhile.
 pub fn cancel_abandoned(id: i64) {
+    if super::bulk::cancel_abandoned(id) {
+        return;
+    }
     if let Ok(None) = cancel_known(id, false) {
         as_engine(crate::store::router::wait_for_cursor);
         if let Ok(None) = cancel_known(id, false) {
@@ -180,9 +183,11 @@ fn cancel_known(id: i64, ask: bool) -> EngineResult<Option<bool>> {
 pub fn end_waiting(found: &LiveRun, reason: &str) {
     let ended = executor::cancelled(found, reason);
     let children = ended.abandoned.clone();
-    stats::count_cancelled(ended.automation_id, ended.trigger_no, clock::now());
-    if let Some(tenant) = &ended.tenant {
-        step_stats::count_cancelled(ended.automation_id, tenant, clock::now());
+    if !ended.is_part() {
+        stats::count_cancelled(ended.automation_id, ended.trigger_no, clock::now());
+        if let Some(tenant) = &ended.tenant {
+            step_stats::count_cancelled(ended.automation_id, tenant, clock::now());
+        }
     }
     executor::end(&[ended]);
     for child in children {
@@ -206,6 +211,7 @@ fn end_cancelled(owner: pg_sys::Oid, cancelled: &[Dispatch]) {
 
 /// Cancels everything an automation has queued or waiting.
 pub fn cancel_all(automation_id: i32) {
+    super::bulk::cancel_all(automation_id, false);
     for (owner, id) in automations::pending(automation_id) {
         if let Some(dispatch) = dispatches::one(owner, id).filter(|dispatch| dispatch.reason.starts()) {
             end_cancelled(owner, &[dispatch]);

@@ -8,7 +8,7 @@ use pgrx::pg_sys;
 use super::hold::{self, GivenUp};
 use super::resume::{self, Nudge};
 use super::suspend::Suspension;
-use super::{breaker, engine_events, run, step_counts, versions, write};
+use super::{breaker, bulk, engine_events, run, step_counts, versions, write};
 use crate::failpoint::failpoint;
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
@@ -268,7 +268,7 @@ impl Woken {
     /// Locks the runs that are to be woken.
     fn lock(claimed: &[Dispatch], events: &HashMap<i64, Rc<Event>>) -> Woken {
         let mut nudges: HashMap<i64, Vec<Nudge>> = HashMap::new();
-        for dispatch in claimed.iter().filter(|dispatch| !dispatch.reason.starts() && !dispatch.reason.holds()) {
+        for dispatch in claimed.iter().filter(|dispatch| dispatch.reason.wakes()) {
             let event = dispatch.cause.and_then(|(id, _)| events.get(&id));
             let event = event.map(|event| event.on_topic(dispatch.topic.as_deref()));
             let nudge = Nudge { wait_no: dispatch.wait_no, reason: dispatch.reason, event };
@@ -307,7 +307,8 @@ impl Batch {
         let begun = clock::now();
         claimer.shares = claimer.is_worker && claimed.len() > 1;
         for dispatch in claimed {
-            if claimer.shares && claimer.slow.contains(&dispatch.automation_id) {
+            let long = dispatch.reason == Reason::Bulk && bulk::takes_long(dispatch);
+            if claimer.shares && (long || claimer.slow.contains(&dispatch.automation_id)) {
                 // What is locked with it must not wait for it: end here, and let it have a transaction of its own.
                 self.turn.alone = self.done.is_empty().then_some(dispatch.id);
                 let rest = claimed.iter().filter(|other| other.id >= dispatch.id).map(|other| other.id);
@@ -338,13 +339,14 @@ impl Batch {
                 settled = heard.is_some();
                 heard.into_iter().flatten().for_each(|outcome| self.note(outcome));
             } else {
-                let outcome = match dispatch.reason.starts() {
-                    true => {
+                let outcome = match dispatch.reason {
+                    Reason::Bulk => tend(claimer, dispatch),
+                    reason if reason.starts() => {
                         let event = events.get(&dispatch.event_id);
                         let event = event.map(|event| event.on_topic(dispatch.topic.as_deref()));
                         start(claimer, dispatch, event.as_deref())
                     }
-                    false => wake(claimer, dispatch, &mut woken),
+                    _ => wake(claimer, dispatch, &mut woken),
                 };
                 self.note(outcome);
             }
@@ -407,6 +409,18 @@ fn start(claimer: &mut Claimer, dispatch: &Dispatch, event: Option<&Event>) -> O
     run::start(claimer, run, dispatch.active, event)
 }
 
+/// Tends a bulk job. What it begins comes through the queue like everything else.
+fn tend(claimer: &mut Claimer, dispatch: &Dispatch) -> Outcome {
+    if dispatch.attempt > MAX_CRASHES {
+        let error = crashed(dispatch);
+        dead_letter(dispatch, claimer.owner, "crashed_server", &error);
+        bulk::give_up(dispatch.run_id, &error);
+    } else {
+        bulk::tend(claimer, dispatch);
+    }
+    Outcome::Stays
+}
+
 /// Wakes a run; the first of its wakes in a batch stands for all of them.
 fn wake(claimer: &mut Claimer, dispatch: &Dispatch, woken: &mut Woken) -> Outcome {
     let Some(live) = woken.runs.remove(&dispatch.run_id) else { return Outcome::Stays };
@@ -442,6 +456,10 @@ pub fn dead_letter(dispatch: &Dispatch, owner: pg_sys::Oid, reason: &'static str
 /// Records that a run failed at commit (a deferred constraint, say), after its own transaction was rolled back.
 pub fn fail(claimer: &mut Claimer, dispatch_id: i64, error: &PgError) {
     let Some(dispatch) = dispatches::one(claimer.owner, dispatch_id) else { return };
+    if dispatch.reason == Reason::Bulk {
+        bulk::give_up(dispatch.run_id, error);
+        return write::write(claimer, &[], &[], &[], &[dispatch_id]);
+    }
     let ended = if dispatch.reason.starts() {
         let event = read_events(std::slice::from_ref(&dispatch)).remove(&dispatch.event_id);
         let run = run::of_dispatch(claimer.owner, &dispatch, event.as_deref(), clock::engine_now());

@@ -330,7 +330,8 @@ fn expire(claimer: &mut Claimer, dwell: &Dwell, attempt: i16) -> Option<Outcome>
                 None => match reserved.enter(claimer, &run, &version) {
                     Ok(queues) => {
                         let beginning = Beginning { active: true, queues };
-                        first_walk(claimer, &run, &version, &dwell.event, &serde_json::Value::Null, beginning)
+                        let order = (&dwell.event, &serde_json::Value::Null);
+                        first_walk(claimer, &run, &version, &dwell.event, order, beginning)
                     }
                     // Too many executions, and somebody is changing the automation at this moment.
                     Err(Refusal::Later) => refused(claimer, &run, Refusal::Hot),
@@ -376,6 +377,7 @@ fn of_dwell(dwell: &Dwell) -> Run {
         key: None,
         mode_key: None,
         tenant: dwell.event.tenant.clone(),
+        item: None,
     }
 }
 

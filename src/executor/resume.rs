@@ -2,7 +2,7 @@
 use std::rc::Rc;
 
 use automation_core::definition::OnPause;
-use automation_core::machine::{Cause, Machine, State, Wait, WaitFor, Woke, error};
+use automation_core::machine::{Cause, JobItem, Machine, State, Wait, WaitFor, Woke, error};
 use automation_core::program::{Action, StopStatus};
 use automation_core::topic::engine::hears;
 use automation_core::value::Value;
@@ -21,6 +21,7 @@ use crate::pg::identity;
 use crate::pg::snapshot::Snapshot;
 use crate::router::{derived, tenant_matches};
 use crate::store::automations;
+use crate::store::bulk;
 use crate::store::dispatches::Reason;
 use crate::store::events::Event;
 use crate::store::history::{self, EndedRun, Ending};
@@ -56,6 +57,7 @@ pub fn of_live(live: &LiveRun) -> Run {
         key: live.key.clone(),
         mode_key: live.mode_key.clone(),
         tenant: live.tenant.clone(),
+        item: None,
     }
 }
 
@@ -81,6 +83,7 @@ pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome
         let ended = run.ended(Ending::Failed, Some("state_unreadable"));
         return Outcome::Ended(EndedRun { error, live: Some(live.waits), ..ended });
     };
+    run.item = state.job;
     let mut live = live;
     if !live.active && version.program.on_pause == OnPause::Freeze {
         // Whoever makes the automation active again must find the run on ice, or not put there at all.
@@ -252,6 +255,15 @@ fn waited(
             None if reason == Reason::Due => machine.wake(no, Cause::Timer, world),
             None => Woke::NotYet,
         },
+        (WaitFor::Bulk { job }, reason) => match bulk::ended(*job) {
+            Some((status, counts, failure)) => {
+                let read = |text: &str| Value::from_json(text).unwrap_or_default();
+                let (output, error) = (read(&counts), failure.as_deref().map(read).unwrap_or_default());
+                machine.wake(no, Cause::Ended { status, output, error }, world)
+            }
+            None if reason == Reason::Due => machine.wake(no, Cause::Timer, world),
+            None => Woke::NotYet,
+        },
         (_, Reason::Due) => machine.wake(no, Cause::Timer, world),
         _ => machine.wake(no, Cause::Look, world),
     })
@@ -350,30 +362,34 @@ fn by_newest(machine: &mut Machine<'_>, no: i32, note: Option<&WaitNote>, topic:
 pub fn give_up(live: LiveRun, reason: &'static str, error: &PgError) -> EndedRun {
     let run = of_live(&live);
     let steps = Some(live.steps.clone()).filter(|steps| steps != "[]");
+    let (abandoned, item) = ties(&live);
     EndedRun {
         error: Some(error_json(error, None)),
         steps,
-        abandoned: children(&live),
+        abandoned,
+        item,
         live: Some(live.waits),
         ..run.ended(Ending::Failed, Some(reason))
     }
 }
 
-fn children(live: &LiveRun) -> Vec<i64> {
+/// What a run that waits has to do with others: the runs and jobs it waits for, and the row of a job that it is for.
+fn ties(live: &LiveRun) -> (Vec<i64>, Option<JobItem>) {
     let state: Option<State> = serde_json::from_str(&live.state).ok();
-    state.map(|state| state.children().collect()).unwrap_or_default()
+    state.map(|state| (state.children().collect(), state.job)).unwrap_or_default()
 }
 
 /// What a cancelled run leaves in the history.
 pub fn cancelled(live: &LiveRun, reason: &str) -> EndedRun {
     let run = of_live(live);
-    let abandoned = children(live);
+    let (abandoned, item) = ties(live);
     let steps = Some(live.steps.clone()).filter(|steps| steps != "[]");
     EndedRun {
         ended_at: clock::engine_now(),
         steps,
         live: Some(live.waits.clone()),
         abandoned,
+        item,
         ..run.ended(Ending::Cancelled, Some(reason))
     }
 }

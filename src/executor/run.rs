@@ -4,10 +4,11 @@ use std::rc::Rc;
 use automation_core::definition::OnPause;
 use automation_core::expr::ExprError;
 use automation_core::gate::Code;
-use automation_core::machine::{Machine, State, Thread};
+use automation_core::machine::{JobItem, Machine, State, Thread};
 
 use super::batch::{Claimer, Outcome};
-use super::gates::{self, Class, Origin, Refusal};
+use super::bulk_item;
+use super::gates::{self, Class, Origin, Passed, Refusal};
 use super::resume;
 use super::suspend;
 use super::versions::{self, Version};
@@ -23,6 +24,7 @@ use crate::store::history::{EndedRun, Ending};
 
 /// What is known of a run that a dispatch starts.
 pub fn of_dispatch(owner: pgrx::pg_sys::Oid, dispatch: &Dispatch, event: Option<&Event>, started_at: Micros) -> Run {
+    let order = event.map(order_of).unwrap_or_default();
     Run {
         id: dispatch.run_id,
         owner,
@@ -35,13 +37,19 @@ pub fn of_dispatch(owner: pgrx::pg_sys::Oid, dispatch: &Dispatch, event: Option<
         event_at: dispatch.event_at,
         started_at,
         depth: event.map_or(0, |event| event.depth),
-        parent: event.and_then(|event| order_of(event)["parent"].as_i64()),
+        parent: order["parent"].as_i64(),
         kind: event.and_then(|event| event.kind.clone()),
         entity_id: event.and_then(|event| event.entity_id.clone()),
         key: None,
         mode_key: None,
         tenant: event.and_then(|event| event.tenant.clone()),
+        item: bulk_item::of_order(&order),
     }
+}
+
+/// The row of a bulk job that an event orders a run for.
+pub fn item_of(event: &Event) -> Option<JobItem> {
+    bulk_item::of_order(&order_of(event))
 }
 
 /// What start_run() and others ordered; null for any other event.
@@ -57,6 +65,9 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
     let order = order_of(ordered);
     let original = ordered.ordered();
     let event = original.as_ref().unwrap_or(ordered);
+    // A row stands for an event of its own, also when it is tried again.
+    let meant = bulk_item::event_of(event, &order_of(event));
+    let event = meant.as_ref().unwrap_or(event);
     run.event_id = event.id;
     run.event_at = if event.id == ordered.id { ordered.occurred_at } else { event.occurred_at };
     run.kind.clone_from(&event.kind);
@@ -86,11 +97,16 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
     let owner = run.owner;
     identity::as_role(owner, || {
         let origin = origin(&run, &version, &order);
-        let passed = may_read(owner, event).and_then(|()| gates::pass(claimer, &mut run, &version, event, origin));
+        // The rows of a bulk step have no gates to pass: they are part of a run that has.
+        let passed = may_read(owner, event).and_then(|()| match order["step"].is_null() {
+            true => gates::pass(claimer, &mut run, &version, event, origin),
+            false => Ok(Passed { queues: false, event: None }),
+        });
         match passed {
             Ok(passed) => {
                 let event = passed.event.as_ref().unwrap_or(event);
-                first_walk(claimer, &run, &version, event, &order, Beginning { active, queues: passed.queues })
+                let beginning = Beginning { active, queues: passed.queues };
+                first_walk(claimer, &run, &version, event, (ordered, &order), beginning)
             }
             Err(refusal) => refused(claimer, &run, refusal),
         }
@@ -146,12 +162,13 @@ pub fn first_walk(
     run: &Run,
     version: &Rc<Version>,
     event: &Event,
-    order: &serde_json::Value,
+    (ordered, order): (&Event, &serde_json::Value),
     beginning: Beginning,
 ) -> Outcome {
     let world = run.scope(version, event);
-    let state = resume_point(version, order);
+    let state = bulk_item::begin(version, ordered, order).unwrap_or_else(|| resume_point(version, order));
     let mut machine = Machine::new(&version.program, state, run.id as u64, run.key.clone());
+    machine.belongs_to(run.item);
     if order["skip"].as_bool() == Some(true) {
         machine.pass_over();
     }
@@ -185,9 +202,9 @@ fn resume_point(version: &Version, order: &serde_json::Value) -> State {
         // but not what was local to the block it failed in
         let outer = |thread: &Thread| thread.frames.first().map_or(&thread.vars, |frame| &frame.vars).clone();
         let vars = state.threads.first().map(outer).unwrap_or_default();
-        let results = std::mem::take(&mut state.results);
+        let (results, item) = (std::mem::take(&mut state.results), state.item.take());
         state = at;
-        state.results = results;
+        (state.results, state.item) = (results, item);
         state.threads[0].vars = vars;
     }
     state

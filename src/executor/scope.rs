@@ -34,6 +34,11 @@ impl<'a> RunScope<'a> {
         }
     }
 
+    /// The event that the run is about.
+    pub fn cause(&self) -> &'a Event {
+        self.event.event()
+    }
+
     /// Entities are to be read anew.
     pub fn forget(&self) {
         self.states.borrow_mut().clear();

@@ -139,7 +139,8 @@ fn act(version: &Version, place: usize, step: &Step, scope: &dyn Scope) -> Resul
     }
 }
 
-fn evaluate(template: &SqlTemplate, scope: &dyn Scope, budget: &mut Budget) -> Result<Vec<Value>, PgError> {
+/// The values that a statement's expressions have now.
+pub fn evaluate(template: &SqlTemplate, scope: &dyn Scope, budget: &mut Budget) -> Result<Vec<Value>, PgError> {
     let value = |expr: &automation_core::expr::Expr| -> Result<Value, ExprError> { expr.eval(scope, budget) };
     template
         .params()

@@ -2,7 +2,7 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-use automation_core::machine::{Machine, State, Wait, WaitFor};
+use automation_core::machine::{JobItem, Machine, State, Wait, WaitFor};
 use automation_core::program::Action;
 use automation_core::topic;
 
@@ -36,6 +36,8 @@ pub struct Suspension {
     pub arm: Vec<(i64, i32)>,
     /// Runs that nobody waits for any more.
     pub abandoned: Vec<i64>,
+    /// The row of a bulk job that the run is for.
+    pub item: Option<JobItem>,
 }
 
 /// Suspends a run that has just begun.
@@ -63,6 +65,7 @@ pub fn frozen(run: &Run, event: &Event, machine: &Machine<'_>) -> Suspension {
         cleared: Vec::new(),
         arm: Vec::new(),
         abandoned: Vec::new(),
+        item: machine.state.job,
     }
 }
 
@@ -80,6 +83,7 @@ pub fn queued(run: &Run, event: &Event, machine: &Machine<'_>) -> Suspension {
         wakes: Vec::new(),
         cleared: Vec::new(),
         abandoned: Vec::new(),
+        item: machine.state.job,
     }
 }
 
@@ -138,7 +142,16 @@ pub fn put_away(mut run: LiveRun, machine: &mut Machine<'_>, world: &RunScope<'_
     run.state = to_json(&machine.state);
     run.waits = notes;
     let Put { wakes, timers, arm } = put;
-    Suspension { run, is_new: false, wakes, timers, cleared, arm, abandoned: machine.take_abandoned() }
+    Suspension {
+        run,
+        is_new: false,
+        wakes,
+        timers,
+        cleared,
+        arm,
+        abandoned: machine.take_abandoned(),
+        item: machine.state.job,
+    }
 }
 
 /// A wait was looked at in vain: sets the timer for the next look. One that was due and is not, because a clock was set
@@ -242,6 +255,10 @@ impl Put {
                 // It starts after our commit at the earliest.
                 evaluated_later = false;
             }
+            WaitFor::Bulk { job } => {
+                note.what = format!("bulk job {job}");
+                evaluated_later = false;
+            }
         }
         self.wakes.extend(wakes_of(run, machine, wait, world));
         self.timers.extend(timers_of(run, machine, wait, world));
@@ -299,7 +316,9 @@ pub fn wakes_of(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunSc
         WaitFor::Event { topic } if topic::is_pattern(topic) => vec![wake(Source::Pattern, topic.clone(), None)],
         WaitFor::Event { topic } => vec![wake(Source::Topic, topic.clone(), None)],
         WaitFor::Signal { name, key } => vec![wake(Source::Signal, name.clone(), key.clone())],
-        WaitFor::Run { run } => vec![wake(Source::Run, "run".to_owned(), Some(run.to_string()))],
+        WaitFor::Run { run: id } | WaitFor::Bulk { job: id } => {
+            vec![wake(Source::Run, "run".to_owned(), Some(id.to_string()))]
+        }
         WaitFor::Delay | WaitFor::Retry | WaitFor::Turn | WaitFor::Lanes { .. } => Vec::new(),
     }
 }

@@ -9,6 +9,7 @@ use super::resume::{Nudge, nudged};
 use super::scope::RunScope;
 use super::suspend;
 use crate::router;
+use crate::store::bulk;
 use crate::store::dispatches::{self, Reason};
 use crate::store::history;
 use crate::store::live::LiveRun;
@@ -115,6 +116,7 @@ fn is_fulfilled(live: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunS
         }
         WaitFor::Signal { name, key } => signals::is_there(name, key.as_deref(), live.owner, live.tenant.as_deref()),
         WaitFor::Run { run } => !history::outcomes(&[*run]).is_empty(),
+        WaitFor::Bulk { job } => bulk::ended(*job).is_some(),
         WaitFor::Event { .. } | WaitFor::Delay | WaitFor::Retry | WaitFor::Turn | WaitFor::Lanes { .. } => false,
     }
 }

@@ -3,9 +3,9 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 use automation_core::expr::{Budget, Scope};
-use automation_core::machine::{End, Machine, Next, Record};
+use automation_core::machine::{End, JobItem, Machine, Next, Record};
 use automation_core::program::{Action, Program, Step, StopStatus};
-use automation_core::template::JsonTemplate;
+use automation_core::template::{JsonTemplate, SqlTemplate};
 use automation_core::value::Value;
 use pgrx::pg_sys;
 
@@ -46,6 +46,8 @@ pub struct Run {
     /// What runs that exclude each other have in common.
     pub mode_key: Option<String>,
     pub tenant: Option<String>,
+    /// The row of a bulk job that it is for.
+    pub item: Option<JobItem>,
 }
 
 impl Run {
@@ -77,6 +79,7 @@ impl Run {
             mode_key: self.mode_key.clone(),
             live: None,
             abandoned: Vec::new(),
+            item: self.item,
         }
     }
 
@@ -98,6 +101,17 @@ impl Run {
         ]);
         RunScope::new(event, now, run, id)
     }
+}
+
+/// A run at a step that begins a bulk job.
+pub struct RunOfStep {
+    pub id: i64,
+    pub owner: pg_sys::Oid,
+    pub automation_id: i32,
+    pub version_id: i32,
+    pub trigger_no: i16,
+    pub depth: i16,
+    pub step: i32,
 }
 
 /// How a walk ended.
@@ -148,6 +162,9 @@ impl Walk<'_> {
                 Action::Run { automation, args } => {
                     self.start_run(machine, thread, automation, args, world).map(Done::Waits)
                 }
+                Action::Bulk { query, rate, .. } => {
+                    self.start_bulk(machine, thread, place, query, *rate, world).map(Done::WaitsForJob)
+                }
                 _ => {
                     let scope = machine.scope(thread, world);
                     step::execute(self.claimer, &version, place, &scope, left).map(Done::Result)
@@ -174,6 +191,7 @@ impl Walk<'_> {
                     machine.fail(thread, shown, world.now().0);
                 }
                 Ok(Done::Waits(run)) => machine.wait_for_run(thread, run, world.now().0),
+                Ok(Done::WaitsForJob(job)) => machine.wait_for_bulk(thread, job, world.now().0),
                 Ok(Done::Result(result)) => {
                     let attempt = machine.attempt(thread);
                     self.write(place, "completed", attempt, began, clock::engine_now(), Some(&result.shown), None);
@@ -210,6 +228,29 @@ impl Walk<'_> {
             .eval(&machine.scope(thread, world), &mut Budget::default())
             .map_err(|error| from_expression(&error, args.text()))?;
         crate::api::runs::start_child(automation, &payload.to_json(), self.run.id)
+    }
+
+    fn start_bulk(
+        &self,
+        machine: &Machine<'_>,
+        thread: u32,
+        place: usize,
+        query: &SqlTemplate,
+        rate: Option<f64>,
+        world: &RunScope<'_>,
+    ) -> Result<i64, PgError> {
+        let values = step::evaluate(query, &machine.scope(thread, world), &mut Budget::default())?;
+        let around = machine.surroundings(thread);
+        let run = RunOfStep {
+            id: self.run.id,
+            owner: self.run.owner,
+            automation_id: self.run.automation_id,
+            version_id: self.run.version_id,
+            trigger_no: self.run.trigger_no,
+            depth: self.run.depth,
+            step: place as i32,
+        };
+        Ok(crate::api::bulk::start_step(&run, &self.version, (query.sql(), &values), rate, world.cause(), &around))
     }
 
     fn note(&mut self, records: Vec<Record>, began: Micros) {
@@ -321,4 +362,5 @@ fn acts(step: &Step) -> bool {
 enum Done {
     Result(step::StepResult),
     Waits(i64),
+    WaitsForJob(i64),
 }

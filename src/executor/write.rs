@@ -3,6 +3,7 @@ use std::collections::HashMap;
 
 use super::batch::Claimer;
 use super::breaker;
+use super::bulk_item;
 use super::engine_events;
 use super::step_counts;
 use super::suspend::Suspension;
@@ -35,6 +36,7 @@ pub fn write(
     let at = clock::now();
     timers::disarm(disarmed);
     suspend(claimer, suspended);
+    bulk_item::count_suspended(suspended);
     put_down(ended);
     engine_events::tell(ended, suspended);
     dispatches::finish(claimer.owner, done);
@@ -103,10 +105,12 @@ fn put_down(ended: &[EndedRun]) {
         live::delete(&had_waited.iter().map(|run| run.id).collect::<Vec<_>>());
         call_next(&had_waited);
     }
+    bulk_item::count_ended(ended);
     versions::load(ended.iter().filter(|run| run.trigger_no >= 0).map(|run| run.version_id));
     for run in ended {
         let frees = frees_a_tick(run).then(|| serde_json::json!({ "automation_id": run.automation_id }).to_string());
-        if run.parent.is_none() && frees.is_none() {
+        // The rows of a bulk step are not waited for one by one.
+        if (run.parent.is_none() || run.item.is_some()) && frees.is_none() {
             continue;
         }
         let id = run.id.to_string();
@@ -151,8 +155,8 @@ fn frees_a_tick(run: &EndedRun) -> bool {
 /// Counts what became of runs, and what began to be held: (automation, trigger).
 pub fn count(ended: &[EndedRun], suspended: &[Suspension], held: &[(i32, i16)], at: i64) {
     let mut counts: HashMap<(i32, i16), Counts> = HashMap::new();
-    // What was hot executed nothing and does not count.
-    for run in ended.iter().filter(|run| run.ending != Ending::Hot) {
+    // What was hot executed nothing and does not count; the rows of a bulk step are parts of a run that is counted itself.
+    for run in ended.iter().filter(|run| run.ending != Ending::Hot && !run.is_part()) {
         let counts = counts.entry((run.automation_id, run.trigger_no)).or_default();
         counts.entered += i64::from(run.live.is_none());
         counts.run_time_us += run.ended_at - run.started_at;
@@ -166,7 +170,7 @@ pub fn count(ended: &[EndedRun], suspended: &[Suspension], held: &[(i32, i16)], 
     for trigger in held {
         counts.entry(*trigger).or_default().held += 1;
     }
-    for put in suspended.iter().filter(|put| put.is_new) {
+    for put in suspended.iter().filter(|put| put.is_new && (put.item.is_none() || put.run.parent.is_none())) {
         counts.entry((put.run.automation_id, put.run.trigger_no)).or_default().entered += 1;
     }
     if !counts.is_empty() {

@@ -28,6 +28,10 @@ impl Arg {
         Self::new(pg_sys::TIMESTAMPTZOID, None)
     }
 
+    pub fn maybe_timestamp(micros: Option<i64>) -> Self {
+        Self::new(pg_sys::TIMESTAMPTZOID, micros.map(pg_sys::Datum::from))
+    }
+
     pub fn json(text: &str) -> Self {
         Self::new(pg_sys::JSONOID, Some(varlena(text.as_bytes())))
     }

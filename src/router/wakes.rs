@@ -49,6 +49,7 @@ pub fn due_timers(limit: i64, by: Micros, held: bool) -> Vec<NewDispatch> {
         TimerKind::Arm => Reason::Arm,
         TimerKind::RunTimeout => Reason::RunTimeout,
         TimerKind::Held => Reason::HoldOver,
+        TimerKind::Bulk => Reason::Bulk,
     };
     let taken = timers::take_due(clock::set_clock().unwrap_or(by), limit, only_for, held);
     let held: Vec<i64> = taken.iter().filter(|t| t.kind == TimerKind::Held).map(|t| t.waiter.run_id).collect();
@@ -69,6 +70,9 @@ pub fn due_timers(limit: i64, by: Micros, held: bool) -> Vec<NewDispatch> {
 pub fn of_events(events: &[Event], topics: &Topics, now: Micros) -> Vec<NewDispatch> {
     let orders = events.iter().filter(|event| event.op == Op::Moved);
     let mut found: Vec<NewDispatch> = orders.flat_map(|event| moved(event, now)).collect();
+    // A job is tended once however many of its rows have ended.
+    let mut tended: HashSet<(i64, Option<i32>)> = HashSet::new();
+    found.retain(|row| row.reason != Reason::Bulk || tended.insert((row.run_id, row.wait_no)));
     let mut seen: HashSet<(i64, i32, Option<i64>, Option<Rc<str>>)> = HashSet::new();
     for Woken { waiter, source, event, topic } in waiters(events, topics) {
         let cause = matches!(source, Source::Topic | Source::Pattern).then_some((event.id, event.occurred_at));
@@ -150,7 +154,7 @@ fn topic_keys(subject: &str, patterns: &[String]) -> Vec<Key> {
     std::iter::once(key(Source::Topic, subject)).chain(matching).collect()
 }
 
-/// An order to move runs: skip_step(), the turn of one that is queued, an automation that is active again, a kind that is
+/// An order to move runs: skip_step(), the turn of one that is queued, a bulk job whose rows have ended, an automation that is active again, a kind that is
 /// watched again.
 fn moved(event: &Event, now: Micros) -> Vec<NewDispatch> {
     let order: serde_json::Value =
@@ -169,6 +173,16 @@ fn moved(event: &Event, now: Micros) -> Vec<NewDispatch> {
             let kind = order["kind"].as_str().unwrap_or_default().to_owned();
             let found = wakes::find(&[Key { source: Source::State, kind, entity_id: None }]);
             found.into_iter().map(|(_, waiter)| dispatch(waiter, Reason::Look, None, now)).collect()
+        }
+        Some("bulk") => {
+            let waiter = Waiter {
+                run_id: number("job"),
+                wait_no: i32::from(order["alone"] == true),
+                owner: pg_sys::Oid::from(number("owner") as u32),
+                automation_id: number("automation_id") as i32,
+                version_id: number("version_id") as i32,
+            };
+            vec![dispatch(waiter, Reason::Bulk, None, now)]
         }
         Some(order @ ("skip" | "turn")) => {
             let waiter = Waiter {

@@ -41,9 +41,12 @@ pub enum Reason {
     HoldCheck,
     /// The time for which a trigger is held has come.
     HoldOver,
+    /// A bulk job is to be tended: its number stands for the run's.
+    Bulk,
 }
 
-const CODES: [(Reason, u8); 16] = [
+const CODES: [(Reason, u8); 17] = [
+    (Reason::Bulk, b'j'),
     (Reason::Turn, b'q'),
     (Reason::Hold, b'h'),
     (Reason::HoldCheck, b'b'),
@@ -69,6 +72,11 @@ impl Reason {
 
     fn from_code(code: i8) -> Self {
         CODES.iter().find(|(_, known)| *known as i8 == code).map_or(Reason::Trigger, |(reason, _)| *reason)
+    }
+
+    /// Does it move a run that waits?
+    pub fn wakes(self) -> bool {
+        !self.starts() && !self.holds() && self != Reason::Bulk
     }
 
     /// Does it begin a run, rather than move one?
@@ -247,13 +255,18 @@ pub fn passed_over(owner: pg_sys::Oid, floor: i64, last: i64, claimed: &[i64]) -
     queued.into_iter().filter(|(id, _)| claimed.binary_search(id).is_err()).collect()
 }
 
-const FINISH: &str = "DELETE FROM automation_internal.dispatch AS d WHERE d.owner = $1 AND d.id = ANY ($2)";
+// The bounds keep the scan short whatever the planner makes of the list: for a table that was nearly empty when it was
+// analyzed, it would walk everything of the owner, dead rows included.
+const FINISH: &str = "
+    DELETE FROM automation_internal.dispatch AS d
+     WHERE d.owner = $1
+       AND d.id >= $3
+       AND d.id <= $4
+       AND d.id = ANY ($2)";
 
 pub fn finish(owner: pg_sys::Oid, ids: &[i64]) -> u64 {
-    if ids.is_empty() {
-        return 0;
-    }
-    as_engine(|| execute(FINISH, &[owner.into(), Arg::int8s(ids)]))
+    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return 0 };
+    as_engine(|| execute(FINISH, &[owner.into(), Arg::int8s(ids), (*first).into(), (*last).into()]))
 }
 
 const COUNT_ATTEMPT: &str = "

@@ -108,13 +108,19 @@ pub struct NewEvent<'a> {
 
 thread_local!(static PENDING: RefCell<Pending> = const { RefCell::new(Pending::new()) });
 
+/// The number of the command under way, for events that are inserted together.
+pub fn current_command() -> pg_sys::CommandId {
+    // SAFETY: reads the current command's number.
+    #[allow(unsafe_code)]
+    unsafe {
+        pg_sys::GetCurrentCommandId(true)
+    }
+}
+
 /// Appends one event to the log, behind what waits, and arms the wake-up for this transaction's commit. Returns its id.
 pub fn append_event(event: &NewEvent<'_>) -> i64 {
     insert_buffered();
-    // SAFETY: reads the current command's number.
-    #[allow(unsafe_code)]
-    let command = unsafe { pg_sys::GetCurrentCommandId(true) };
-    buffer_event(event, command);
+    buffer_event(event, current_command());
     insert_buffered();
     append::last_id()
 }

@@ -1,4 +1,5 @@
 //! Runs that ended.
+use automation_core::machine::JobItem;
 use pgrx::pg_sys;
 
 use super::live::WaitNote;
@@ -66,6 +67,15 @@ pub struct EndedRun {
     pub live: Option<Vec<WaitNote>>,
     /// Runs that it waited for and nobody waits for any more. Not part of the row.
     pub abandoned: Vec<i64>,
+    /// The row of a bulk job that it was for. Not part of the row.
+    pub item: Option<JobItem>,
+}
+
+impl EndedRun {
+    /// Is it one row of a bulk step, and so a part of a run that is counted itself?
+    pub fn is_part(&self) -> bool {
+        self.item.is_some() && self.parent.is_some()
+    }
 }
 
 /// Appends runs to the history.

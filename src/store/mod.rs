@@ -5,6 +5,7 @@
 //! it passes over if a definer, who holds the automation's row, has them); so no two paths wait for each other in a circle.
 //! Rows of dwell are locked last and never waited for (SKIP LOCKED).
 pub mod automations;
+pub mod bulk;
 pub mod derived_events;
 pub mod dispatches;
 pub mod dwells;

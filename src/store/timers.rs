@@ -22,6 +22,8 @@ pub enum TimerKind {
     RunTimeout,
     /// What a trigger holds has lasted long enough.
     Held,
+    /// The next rows of a bulk job may begin.
+    Bulk,
 }
 
 impl TimerKind {
@@ -32,11 +34,12 @@ impl TimerKind {
             TimerKind::Arm => b'a',
             TimerKind::RunTimeout => b'x',
             TimerKind::Held => b'h',
+            TimerKind::Bulk => b'b',
         }
     }
 
     fn from_code(code: i8) -> Option<Self> {
-        [TimerKind::Due, TimerKind::Look, TimerKind::Arm, TimerKind::RunTimeout, TimerKind::Held]
+        [TimerKind::Due, TimerKind::Look, TimerKind::Arm, TimerKind::RunTimeout, TimerKind::Held, TimerKind::Bulk]
             .into_iter()
             .find(|kind| kind.code() == code as u8)
     }

@@ -35,6 +35,7 @@ fn waits(action: &Action) -> bool {
             | Action::WaitForEvent { .. }
             | Action::WaitSignal { .. }
             | Action::Run { .. }
+            | Action::Bulk { .. }
     )
 }
 

@@ -21,6 +21,7 @@ use crate::pg::subtransaction::in_subtransaction;
 use crate::pg::writes::Write;
 use crate::pg::{clock, identity, names, query_pages, settings};
 use crate::store::automations::{self, NewVersion};
+use crate::store::gates;
 use crate::store::kinds::{self, Kind};
 use crate::store::log;
 use crate::{capture, gucs, loops, timekeeper};
@@ -490,6 +491,8 @@ fn save(
         _ => timekeeper::rest(id),
     }
     automations::note_change();
+    // Whoever changes it may have mended it.
+    gates::forget_failures(id);
     if previous.is_some() {
         crate::executor::drop_changed(id, &program.triggers);
     }

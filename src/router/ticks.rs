@@ -44,32 +44,35 @@ impl Plan {
         }
         failpoint("ticks_taken");
         let many = due.len() as i64 == limit;
+        let taken: Vec<(Schedule, bool)> =
+            due.into_iter().map(|row| (row, true)).chain(waiting.into_iter().map(|row| (row, false))).collect();
         // Read after the rows are locked: whoever changes a definition changes these with it.
         definitions::with_current(|definitions| {
-            due.into_iter().for_each(|row| self.deal_with_alone(definitions, row, true));
-            waiting.into_iter().for_each(|row| self.deal_with_alone(definitions, row, false));
+            // All at once; one by one only if that fails. A subtransaction for each would cost as much as the tick.
+            if self.deal_with_together(definitions, &taken).is_ok() {
+                return;
+            }
+            for alone in taken.chunks(1) {
+                if let Err(error) = self.deal_with_together(definitions, alone) {
+                    put_off(definitions, &alone[0].0, &error);
+                }
+            }
         });
         many
     }
 
-    /// A schedule that cannot be dealt with is put off, and holds up neither the others nor the log.
-    fn deal_with_alone(&mut self, definitions: &Definitions, row: Schedule, is_due: bool) {
-        let (id, automation_id, queued) = (row.id, row.automation_id, self.dispatches.len());
+    /// Deals with schedules; if that fails for one of them, for none.
+    fn deal_with_together(&mut self, definitions: &Definitions, taken: &[(Schedule, bool)]) -> Result<(), PgError> {
+        let (queued, counts) = (self.dispatches.len(), self.counts.clone());
         let outcome = in_subtransaction(|| {
-            self.deal_with(definitions, row, is_due);
-            Ok::<(), PgError>(())
+            taken.iter().for_each(|(row, is_due)| self.deal_with(definitions, row.clone(), *is_due));
+            Ok(())
         });
-        let Err(error) = outcome else { return };
-        self.dispatches.truncate(queued);
-        schedules::put_off(id, clock::engine_now() + PUT_OFF);
-        log::error(&Entry {
-            code: "schedule_failed",
-            automation_id: Some(automation_id),
-            owner: definitions.by_id(automation_id).map(|active| active.owner),
-            message: "the ticks of a schedule could not be dealt with and are put off for a minute",
-            detail: Some(&error.message),
-            ..Default::default()
-        });
+        if outcome.is_err() {
+            self.dispatches.truncate(queued);
+            self.counts = counts;
+        }
+        outcome
     }
 
     fn deal_with(&mut self, definitions: &Definitions, row: Schedule, is_due: bool) {
@@ -97,7 +100,7 @@ impl Plan {
     /// still wait.
     fn start_waiting(&mut self, subject: &mut Subject<'_>) -> (bool, usize) {
         let may_overlap = subject.schedule.overlap == Overlap::Allow;
-        let waiting = schedules::waiting(subject.row.id);
+        let waiting = if subject.row.has_waiting { schedules::waiting(subject.row.id) } else { Vec::new() };
         let run = subject.row.run.filter(|_| !may_overlap);
         let mut under_way = run.is_some_and(|(run, event)| schedules::is_under_way(run, event));
         let mut started = 0;
@@ -122,8 +125,8 @@ impl Plan {
         let Due { mut fire, made_up, mut missed, last: dealt_with, next, .. } = subject.schedule.due(last, now);
         let made_up: Vec<Timestamp> = fire[..made_up].to_vec();
         let candidates: Vec<i64> = missed.iter().chain(&fire).map(|tick| micros(*tick)).collect();
-        // The clock may have been set back, and then the schedule set going anew.
-        let known = schedules::known(subject.row.id, &candidates);
+        // The clock may have been set back, and then the schedule set going anew. Of a single tick its record tells.
+        let known = if candidates.len() > 1 { schedules::known(subject.row.id, &candidates) } else { Vec::new() };
         missed.retain(|tick| !known.contains(&micros(*tick)));
         fire.retain(|tick| !known.contains(&micros(*tick)));
         for tick in &missed {
@@ -163,8 +166,10 @@ impl Plan {
                     );
                 }
                 TickEntry::Skip(reason) => {
-                    self.counts_of(subject).refused += 1;
-                    record(subject, tick, NewTick { reason: Some(reason.to_string()), ..tick_as("skipped") });
+                    let skipped = NewTick { reason: Some(reason.to_string()), ..tick_as("skipped") };
+                    if record(subject, tick, skipped) {
+                        self.counts_of(subject).refused += 1;
+                    }
                 }
             }
         }
@@ -249,6 +254,19 @@ impl Plan {
         self.dispatches.push(dispatch);
         subject.row.run = Some((run, event.id));
     }
+}
+
+/// A schedule that cannot be dealt with holds up neither the others nor the log.
+fn put_off(definitions: &Definitions, row: &Schedule, error: &PgError) {
+    schedules::put_off(row.id, clock::engine_now() + PUT_OFF);
+    log::error(&Entry {
+        code: "schedule_failed",
+        automation_id: Some(row.automation_id),
+        owner: definitions.by_id(row.automation_id).map(|active| active.owner),
+        message: "the ticks of a schedule could not be dealt with and are put off for a minute",
+        detail: Some(&error.message),
+        ..Default::default()
+    });
 }
 
 fn record(subject: &Subject<'_>, tick: Timestamp, what: NewTick) -> bool {

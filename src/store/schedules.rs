@@ -17,10 +17,13 @@ pub struct Schedule {
     pub next_tick: Option<Micros>,
     /// The run that a tick started last, and its event.
     pub run: Option<(i64, i64)>,
+    /// Ticks of it wait for that run to end.
+    pub has_waiting: bool,
 }
 
 pub const TAKE_DUE: &str = "
-    SELECT s.id, s.automation_id, s.trigger_id, s.timetable, s.last_tick, s.next_tick, s.run_id, s.event_id
+    SELECT s.id, s.automation_id, s.trigger_id, s.timetable, s.last_tick, s.next_tick, s.run_id, s.event_id,
+           EXISTS (SELECT FROM automation_internal.tick AS t WHERE t.schedule_id = s.id AND t.status = 'queued')
       FROM automation_internal.schedule AS s
       JOIN automation_internal.automation AS a ON a.id = s.automation_id
      WHERE s.next_tick <= $1
@@ -37,7 +40,7 @@ pub fn take_due(now: Micros, limit: i64, only_for: Option<pg_sys::Oid>) -> Vec<S
 }
 
 const TAKE_WAITING: &str = "
-    SELECT s.id, s.automation_id, s.trigger_id, s.timetable, s.last_tick, s.next_tick, s.run_id, s.event_id
+    SELECT s.id, s.automation_id, s.trigger_id, s.timetable, s.last_tick, s.next_tick, s.run_id, s.event_id, true
       FROM automation_internal.schedule AS s
      WHERE s.automation_id = ANY ($1::bigint[])
        AND s.next_tick IS NOT NULL
@@ -62,6 +65,7 @@ fn read(row: &Row<'_>) -> Option<Schedule> {
         last_tick: row.int8(5)?,
         next_tick: row.int8(6),
         run: row.int8(7).zip(row.int8(8)),
+        has_waiting: row.bool(9)?,
     })
 }
 
@@ -121,9 +125,6 @@ const KNOWN: &str = "
 
 /// Which of these ticks have been dealt with: a clock may have been set back.
 pub fn known(schedule: i64, ticks: &[Micros]) -> Vec<Micros> {
-    if ticks.is_empty() {
-        return Vec::new();
-    }
     let args = [schedule.into(), Arg::timestamps(ticks)];
     as_engine(|| query(KNOWN, &args, |row| row.int8(1))).into_iter().flatten().collect()
 }

@@ -15,7 +15,7 @@ mod walk;
 mod write;
 
 pub use batch::{Claimer, Turn, Work, fail, look_at_armed, turn};
-pub use hold::{drop_changed, drop_held, drop_inactive};
+pub use hold::{cancel_held, drop_changed, drop_held, drop_inactive};
 pub use resume::cancelled;
 pub use run::of_dispatch;
 pub use step::call_statement;

@@ -2,7 +2,7 @@
 //!
 //! Lock order of the engine, kept by every path: automation row -> dispatch rows in id order -> run rows ->
 //! router_cursor -> appended rows. The router takes router_cursor first but locks no other row; so no two paths wait for each other in
-//! a circle. Rows of dwell are locked last and never waited for (SKIP LOCKED).
+//! a circle. Rows of dwell are locked last, and only cancel_run() waits for one.
 pub mod automations;
 pub mod dispatches;
 pub mod dwells;

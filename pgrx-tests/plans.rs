@@ -4,7 +4,7 @@ use pgrx::prelude::*;
 #[pg_schema]
 mod tests {
     use crate::pg_tests::{run, text};
-    use crate::store::{dispatches, events};
+    use crate::store::{dispatches, dwells, events};
     use pgrx::prelude::*;
 
     /// The plan of a statement of ours, planned as the engine plans it.
@@ -32,6 +32,14 @@ mod tests {
     fn executors_find_events_by_id_in_the_partition_of_their_day() {
         let plan = plan(events::MANY, "bigint[], timestamptz, timestamptz", "'{1,2,3}', now(), now()");
         assert!(plan.contains("_id_idx") && plan.contains("Subplans Removed"), "{plan}");
+    }
+
+    #[pg_test]
+    fn the_router_finds_what_is_held_or_about_to_be_by_index() {
+        let queued = plan(dwells::QUEUED, "bigint[]", "'{1,2,3}'");
+        assert!(queued.contains("dispatch_held_idx") && !queued.contains("Seq Scan"), "{queued}");
+        let held = plan(dwells::FIND, "bigint[], text[], text[], bigint[]", "'{1}', '{t}', '{k}', '{0}'");
+        assert!(held.contains("dwell_automation_id_trigger_id_key_key") && !held.contains("Seq Scan"), "{held}");
     }
 
     #[pg_test]

@@ -167,6 +167,11 @@ fn cancel_known(id: i64, ask: bool) -> EngineResult<Option<bool>> {
         end_waiting(&found, "cancelled");
         return Ok(Some(true));
     }
+    match executor::cancel_held(id, |owner| !hidden(owner)) {
+        Some(true) => return Ok(Some(true)),
+        Some(false) => return Err(EngineError::unknown_run(id)),
+        None => {}
+    }
     if let Some((owner, status, at)) = history::ending(id) {
         if hidden(owner) {
             return Err(EngineError::unknown_run(id));

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use pgrx::pg_sys;
 
-use super::hold::{self, GivenUp};
+use super::hold;
 use super::resume::{self, Nudge};
 use super::suspend::Suspension;
 use super::{breaker, bulk, engine_events, run, step_counts, versions, write};
@@ -467,15 +467,11 @@ pub fn fail(claimer: &mut Claimer, dispatch_id: i64, error: &PgError) {
         Some(EndedRun { error, ..run.ended(Ending::Failed, Some("commit_failed")) })
     } else if dispatch.reason.holds() {
         let event = dispatch.cause.and_then(|(id, _)| read_events(std::slice::from_ref(&dispatch)).remove(&id));
-        match hold::give_up(claimer, &dispatch, event.as_deref(), "commit_failed", error) {
-            GivenUp::Run(ended) if dispatch.reason != Reason::HoldOver => {
-                // What was held is over; the event itself is still to be heard.
-                return write::write(claimer, &[*ended], &[], &[], &[]);
-            }
-            GivenUp::Run(ended) => Some(*ended),
-            GivenUp::Nothing => None,
-            GivenUp::InOtherHands => return,
-        }
+        let Some((ended, done)) = hold::give_up(claimer, &dispatch, event.as_deref(), "commit_failed", error) else {
+            return;
+        };
+        let done: Vec<i64> = done.then_some(dispatch_id).into_iter().collect();
+        return write::write(claimer, &ended, &[], &[], &done);
     } else {
         let run = live::lock(&[dispatch.run_id]).into_iter().next();
         if run.is_none() && !live::existing(&[dispatch.run_id]).is_empty() {

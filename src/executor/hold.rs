@@ -34,11 +34,8 @@ pub fn hear(claimer: &mut Claimer, dispatch: &Dispatch, event: Option<&Event>) -
     if dispatch.attempt > MAX_CRASHES {
         let error = crashed(dispatch);
         dead_letter(dispatch, claimer.owner, "crashed_server", &error);
-        return match give_up(claimer, dispatch, event, "crashed_server", &error) {
-            GivenUp::Run(ended) => Some(vec![Outcome::Ended(*ended)]),
-            GivenUp::Nothing => Some(Vec::new()),
-            GivenUp::InOtherHands => None,
-        };
+        let (ended, _) = give_up(claimer, dispatch, event, "crashed_server", &error)?;
+        return Some(ended.into_iter().map(Outcome::Ended).collect());
     }
     if dispatch.reason == Reason::HoldOver {
         return over(claimer, dispatch);
@@ -414,44 +411,47 @@ fn explained(run: &Run, reason: &Why) -> EndedRun {
     }
 }
 
-/// What is left of a dispatch that cannot be tried again.
-pub enum GivenUp {
-    /// The run that was to be begun has failed.
-    Run(Box<EndedRun>),
-    /// There was none.
-    Nothing,
-    /// Others have it in hand.
-    InOtherHands,
-}
-
-/// The run that a dispatch begins has failed for good, and what was held is over.
+/// A dispatch cannot be done: whatever is held under its key is over, and fails. Says which runs failed, and whether the
+/// dispatch is done with; if not, its event is still to be heard. None while others have in hand what is held.
 pub fn give_up(
     claimer: &Claimer,
     dispatch: &Dispatch,
     event: Option<&Event>,
     reason: &'static str,
     error: &PgError,
-) -> GivenUp {
+) -> Option<(Vec<EndedRun>, bool)> {
     versions::load(std::iter::once(dispatch.version_id));
-    let trigger_id = || {
-        let version = versions::get(dispatch.version_id).ok()?;
-        version.program.triggers.get(dispatch.trigger_no as usize).map(|trigger| trigger.id.clone())
+    let version = versions::get(dispatch.version_id).ok();
+    let trigger = version.as_ref().and_then(|version| version.program.triggers.get(dispatch.trigger_no as usize));
+    let held = match (dispatch.reason, dispatch.ordering_key.zip(trigger)) {
+        (Reason::HoldOver, _) => match dwells::lock_run(dispatch.run_id) {
+            Held::Ours(dwell) => vec![dwell],
+            Held::Nothing => Vec::new(),
+            Held::InOtherHands => return None,
+        },
+        (_, Some((key, trigger))) => match dwells::lock_all(key, dispatch.automation_id, &trigger.id) {
+            Held::Ours(all) => all,
+            Held::Nothing => Vec::new(),
+            Held::InOtherHands => return None,
+        },
+        (_, None) => Vec::new(),
     };
-    let held = match (dispatch.reason, event.zip(trigger_id())) {
-        (Reason::HoldOver, _) => dwells::lock_run(dispatch.run_id),
-        (_, Some((event, trigger))) => dwells::lock(dispatch.automation_id, &trigger, &key_of(event)),
-        _ => Held::Nothing,
+    let fail = |run: Run| {
+        let error = Some(error_json(error, None));
+        EndedRun { error, ..Run { attempt: dispatch.attempt, ..run }.ended(Ending::Failed, Some(reason)) }
     };
-    match held {
-        Held::Ours(dwell) if dwell.owner == claimer.owner && dwell.deadline <= clock::engine_now() => {
-            remove(&dwell);
-            let error = Some(error_json(error, None));
-            let run = Run { attempt: dispatch.attempt, ..of_dwell(&dwell) };
-            GivenUp::Run(Box::new(EndedRun { error, ..run.ended(Ending::Failed, Some(reason)) }))
-        }
-        Held::InOtherHands => GivenUp::InOtherHands,
-        _ => GivenUp::Nothing,
-    }
+    let ended: Vec<EndedRun> = held
+        .iter()
+        .map(|dwell| {
+            remove(dwell);
+            fail(of_dwell(dwell))
+        })
+        .collect();
+    Some(match (dispatch.reason, ended.is_empty()) {
+        (Reason::Hold, true) => (vec![fail(of_dispatch(claimer, dispatch, event))], true),
+        (Reason::Hold | Reason::HoldCheck, false) => (ended, dispatch.attempt > MAX_CRASHES),
+        _ => (ended, true),
+    })
 }
 
 /// Ends what is held, with a reason.
@@ -466,6 +466,19 @@ pub fn drop_held(all: Vec<Dwell>, reason: &str, detail: Option<&str>) {
         write::end(&ended);
         identity::as_engine(|| write::count(&ended, &[], &[], clock::now()));
     }
+}
+
+/// Cancels what is held and would become this run. None if nothing of that number is held; waits for whoever has it in hand.
+pub fn cancel_held(run: i64, may: impl FnOnce(pgrx::pg_sys::Oid) -> bool) -> Option<bool> {
+    let dwell = dwells::wait_for(run)?;
+    let allowed = may(dwell.owner);
+    if allowed {
+        remove(&dwell);
+        let ended = [of_dwell(&dwell).ended(Ending::Cancelled, Some("cancelled"))];
+        write::end(&ended);
+        identity::as_engine(|| write::count(&ended, &[], &[], clock::now()));
+    }
+    Some(allowed)
 }
 
 /// The automation is not active any more.

@@ -23,7 +23,7 @@ mod write;
 
 pub use batch::{Claimer, Turn, Work, fail, look_at_armed, turn};
 pub use bulk_item::nudge as nudge_bulk;
-pub use hold::{drop_changed, drop_held, drop_inactive};
+pub use hold::{cancel_held, drop_changed, drop_held, drop_inactive};
 pub use resume::cancelled;
 pub use run::{item_of, of_dispatch};
 pub use step::call_statement;

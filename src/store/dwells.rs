@@ -162,6 +162,13 @@ pub fn lock_run(run: i64) -> Held<Dwell> {
     })
 }
 
+const WAIT_FOR: &str = dwells!("d.run_id = $1 FOR UPDATE OF d");
+
+/// Locks what is to become this run, waiting for whoever has it in hand.
+pub fn wait_for(run: i64) -> Option<Dwell> {
+    as_engine(|| query_one(WAIT_FOR, &[run.into()], read)).flatten()
+}
+
 const LOCK_ALL: &str = dwells!(
     "d.ordering_key = $1 AND d.automation_id = $2 AND d.trigger_id = $3
      ORDER BY d.run_id

@@ -3,7 +3,7 @@
 //! Lock order of the engine, kept by every path: automation row -> dispatch rows in id order -> run rows ->
 //! router_cursor -> appended rows. The router takes router_cursor first but waits for no other row (those of schedules
 //! it passes over if a definer, who holds the automation's row, has them); so no two paths wait for each other in a circle.
-//! Rows of dwell are locked last and never waited for (SKIP LOCKED).
+//! Rows of dwell are locked last, and only cancel_run() waits for one.
 pub mod automations;
 pub mod bulk;
 pub mod derived_events;

@@ -379,6 +379,20 @@ CALL time_is_up();
 UPDATE door SET state = 'closed';
 SELECT holds.now();
 
+-- it can be cancelled by its number, once, by whoever may
+UPDATE door SET state = 'open' WHERE id = 1;
+SELECT holds.now();
+SELECT run_id FROM automation.waiting WHERE automation = 'h-owner' \gset
+SELECT FROM automation.grant_usage('holder', 'operator');
+\set VERBOSITY sqlstate
+SET ROLE holder;
+SELECT automation.cancel_run(:run_id);
+RESET ROLE;
+\set VERBOSITY default
+SELECT automation.cancel_run(:run_id), automation.cancel_run(:run_id) AS again;
+SELECT holds.now();
+SELECT FROM automation.revoke_usage('holder');
+
 -- counted
 SELECT automation, held, entered, completed, skipped, failed, cancelled FROM automation.stat_automations WHERE automation LIKE 'h-%' ORDER BY 1;
 SELECT count(automation.drop_automation(name)) FROM automation.automations WHERE name LIKE 'h-%';

@@ -4,7 +4,7 @@ use pgrx::prelude::*;
 #[pg_schema]
 mod tests {
     use crate::pg_tests::{run, text};
-    use crate::store::{dispatches, events};
+    use crate::store::{dispatches, events, schedules, timers};
     use pgrx::prelude::*;
 
     /// The plan of a statement of ours, planned as the engine plans it.
@@ -32,6 +32,15 @@ mod tests {
     fn executors_find_events_by_id_in_the_partition_of_their_day() {
         let plan = plan(events::MANY, "bigint[], timestamptz, timestamptz", "'{1,2,3}', now(), now()");
         assert!(plan.contains("_id_idx") && plan.contains("Subplans Removed"), "{plan}");
+    }
+
+    #[pg_test]
+    fn schedules_that_are_due_are_found_by_their_next_tick() {
+        let due = plan(schedules::TAKE_DUE, "timestamptz, bigint, boolean, oid", "now(), 100, true, 10");
+        assert!(due.contains("Index Scan using schedule_next_tick_idx"), "{due}");
+        assert!(!due.contains("Sort"), "{due}");
+        let next = plan(timers::NEXT, "integer", "1");
+        assert!(next.contains("schedule_next_tick_idx") && next.contains("timer_due_at_idx"), "{next}");
     }
 
     #[pg_test]

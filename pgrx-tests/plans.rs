@@ -5,6 +5,9 @@ use pgrx::prelude::*;
 mod tests {
     use crate::pg_tests::{run, text};
     use crate::store::{dispatches, dwells, events};
+    }
+
+    use crate::store::{dispatches, events, schedules, timers};
     use pgrx::prelude::*;
 
     /// The plan of a statement of ours, planned as the engine plans it.
@@ -40,6 +43,14 @@ mod tests {
         assert!(queued.contains("dispatch_held_idx") && !queued.contains("Seq Scan"), "{queued}");
         let held = plan(dwells::FIND, "bigint[], text[], text[], bigint[]", "'{1}', '{t}', '{k}', '{0}'");
         assert!(held.contains("dwell_automation_id_trigger_id_key_key") && !held.contains("Seq Scan"), "{held}");
+    }
+
+    fn schedules_that_are_due_are_found_by_their_next_tick() {
+        let due = plan(schedules::TAKE_DUE, "timestamptz, bigint, boolean, oid", "now(), 100, true, 10");
+        assert!(due.contains("Index Scan using schedule_next_tick_idx"), "{due}");
+        assert!(!due.contains("Sort"), "{due}");
+        let next = plan(timers::NEXT, "integer", "1");
+        assert!(next.contains("schedule_next_tick_idx") && next.contains("timer_due_at_idx"), "{next}");
     }
 
     #[pg_test]

@@ -2,18 +2,20 @@
 # measure.sh FILE [SECTION]...: measures the server that PGHOST, PGPORT and PGUSER name (a superuser) with the psql and
 # pgbench on PATH, and appends "key value" lines to FILE. Each section works in databases of its own, dropped afterwards.
 #
-# Sections: update bulk drain writer latency idle snapshot steps waits. Without any, all of them.
+# Sections: update bulk drain writer latency idle snapshot steps waits triggers. Without any, all of them.
 # BENCH_QUICK=1: one round of each instead of three, and shorter ones.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 results=${1:?where to?}
 shift
-sections=${*:-update bulk drain writer latency idle snapshot steps waits}
+sections=${*:-update bulk drain writer latency idle snapshot steps waits triggers}
 
 if [ "${BENCH_QUICK:-0}" = 1 ]; then
     rounds=1 update_seconds=5 bulk_rows=200000 backlog=20000 latency_seconds=5 idle_seconds=20 many_waits=50000 woken=10000
+    many_automations=1000 many_occurrences=100000
 else
     rounds=3 update_seconds=15 bulk_rows=1000000 backlog=100000 latency_seconds=20 idle_seconds=60 many_waits=1000000 woken=100000
+    many_automations=10000 many_occurrences=1000000
 fi
 readonly table_rows=100000
 export PGOPTIONS='-c client_min_messages=warning'
@@ -112,6 +114,7 @@ measure_update() {
     for out in "${!seen[@]}"; do note "$out" "$(median "${seen[$out]}")"; done
     discard
 }
+workers_cpu() { sql 'SELECT sum(bench.cpu_us(pid)) FROM automation.stat_workers WHERE pid IS NOT NULL'; }
 conductor_cpu() { sql "SELECT bench.cpu_us(pid) FROM automation.stat_workers WHERE worker = 'conductor'"; }
 
 # ---- 2. UPDATE of very many rows ----------------------------------------------------------------
@@ -393,5 +396,7 @@ measure_snapshot() {
 
 # shellcheck source-path=SCRIPTDIR
 source "$here/waits.sh"
+# shellcheck source-path=SCRIPTDIR
+source "$here/triggers.sh"
 
 for each in $sections; do "measure_$each"; done

@@ -83,6 +83,20 @@ if have waits_suspended_per_second waits_woken_per_second; then
     row "  transactions in $(value idle_seconds) s while they wait" "$(value waits_idle_transactions)" '0' "$(verdict "$(value waits_idle_transactions) == 0")"
 fi
 
+if have triggers_other_few triggers_other_many; then
+    r=$(ratio triggers_other_many triggers_other_few)
+    row "routing one event with $(number triggers_many) automations on other topics / with 10" "$r  ($(number triggers_other_many 1) / $(number triggers_other_few 1) us)" '<= 1.2' "$(verdict "$r <= 1.2")"
+    row '  an event that nobody wants: rows written beside it' "$(value triggers_unwanted_rows)  ($(number triggers_unwanted 1) us)" '0' "$(verdict "$(value triggers_unwanted_rows) == 0")"
+fi
+if have triggers_same_topic triggers_one_filter; then
+    share=$(awk "BEGIN { printf \"%.0f\", 100 * (1 - $(value triggers_other_few) / $(value triggers_same_topic)) }")
+    row "$(number triggers_many) automations on one topic, each with a filter of its own" "$(awk "BEGIN { printf \"%.0f\", 1e6 / $(value triggers_same_topic) }") events/s of the conductor  ($(number triggers_same_topic 0) us, $share % of it matching; $(number triggers_one_filter 1) us with one)" '' ''
+fi
+if have triggers_window_few triggers_window_many; then
+    r=$(ratio triggers_window_many triggers_window_few)
+    row "a window counts one more of $(number triggers_occurrences) occurrences / of few" "$r  ($(number triggers_window_many 1) / $(number triggers_window_few 1) us)" '<= 1.5' "$(verdict "$r <= 1.5")"
+fi
+
 [ ${#rows[@]} -gt 0 ] || { echo "error: no results in $results" >&2 && exit 1; }
 {
     echo 'what|measured|bar|met'

@@ -12,6 +12,8 @@ pub struct RunContext {
     pub owner: pg_sys::Oid,
     /// Depth of the event that started the run; what the run writes is one deeper.
     pub depth: i16,
+    /// The tenant it belongs to.
+    pub tenant: Option<String>,
 }
 
 thread_local! {
@@ -32,12 +34,30 @@ pub fn enter(run: RunContext) -> Entered {
     Entered(CURRENT.with(|current| current.borrow_mut().replace(run)))
 }
 
+/// The tenant of the run under way: what it publishes belongs to it as well.
+pub fn tenant() -> Option<String> {
+    CURRENT.with(|current| current.borrow().as_ref().and_then(|run| run.tenant.clone()))
+}
+
+/// The automation whose run is under way.
+pub fn automation() -> Option<String> {
+    CURRENT.with(|current| current.borrow().as_ref().map(|run| run.automation.clone()))
+}
+
 /// Who or what writes now.
+#[derive(Clone, Debug)]
 pub struct Cause {
     pub run: Option<i64>,
     pub depth: i16,
     pub actor: Option<String>,
     pub role: pg_sys::Oid,
+}
+
+impl Cause {
+    /// The clock, for an automation of this role.
+    pub fn schedule(owner: pg_sys::Oid) -> Cause {
+        Cause { run: None, depth: 0, actor: Some("system:schedule".to_owned()), role: owner }
+    }
 }
 
 pub fn cause() -> Cause {

@@ -2,12 +2,14 @@
 #![allow(unsafe_code)]
 use automation_core::check::{self, ColumnType, KnownKind, Names, TableShape};
 use automation_core::condition::Condition;
-use automation_core::definition::{self, Document, Mode, Problem};
+use automation_core::definition::{self, Document, Problem};
 use automation_core::expr::{ExprError, ExprErrorKind};
 use automation_core::lifecycle::{Refusal, Status};
 use automation_core::program::{Action, Delay, Program, Repeat, Step, compile_parts};
 use automation_core::suggest::nearest;
 use automation_core::template::{SqlTemplate, Template};
+use automation_core::topic::engine::Wanted;
+use automation_core::topic::is_pattern;
 use pgrx::pg_sys;
 
 use crate::api::topics;
@@ -16,11 +18,13 @@ use crate::executor::call_statement;
 use crate::pg::catch::PgError;
 use crate::pg::statement::{Spi, Statement};
 use crate::pg::subtransaction::in_subtransaction;
-use crate::pg::{clock, identity, names, settings};
+use crate::pg::writes::Write;
+use crate::pg::{clock, identity, names, query_pages, settings};
 use crate::store::automations::{self, NewVersion};
+use crate::store::gates;
 use crate::store::kinds::{self, Kind};
 use crate::store::log;
-use crate::{capture, gucs};
+use crate::{capture, gucs, loops, timekeeper};
 
 /// What define() answers.
 pub struct Defined {
@@ -37,49 +41,17 @@ pub struct Finding {
 }
 
 /// Reads and checks a document as `owner` would run it. Every problem is found, not only the first.
-pub fn examine(json: &serde_json::Value, owner: pg_sys::Oid) -> Result<(Document, Program), Vec<Finding>> {
+pub fn examine(json: &serde_json::Value, owner: pg_sys::Oid) -> Result<(Document, Program, Vec<Write>), Vec<Finding>> {
     let name = json.get("name").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
     let raise =
         |problems: Vec<Problem>| problems.into_iter().map(|problem| finding(&name, problem)).collect::<Vec<_>>();
     let document = definition::read(json).map_err(raise)?;
     let (program, mut problems) = compile_parts(&document);
     problems.extend(names_problems(&document, &program));
-    problems.extend(not_yet(&document, &program));
     let mut findings = raise(problems);
-    findings.extend(statements(&document, &program, owner));
-    if findings.is_empty() { Ok((document, program)) } else { Err(findings) }
-}
-
-/// What a document can say and this version of the engine does not do. Better refused than ignored.
-fn not_yet(document: &Document, program: &Program) -> Vec<Problem> {
-    let mut found: Vec<(String, &str)> = Vec::new();
-    for (i, trigger) in program.triggers.iter().enumerate() {
-        let asks = [
-            (trigger.schedule.is_some(), "on", "triggers by the clock"),
-            (trigger.window.is_some(), "window", "windows"),
-        ];
-        let asked = asks.into_iter().filter(|(asked, ..)| *asked);
-        found.extend(asked.map(|(_, field, what)| (format!("triggers[{i}].{field}"), what)));
-    }
-    let limits = &program.limits;
-    let asks = [
-        (limits.mode != Mode::default(), "mode", "modes"),
-        (limits.max_runs.is_some(), "max_runs", "limits of runs"),
-        (limits.max_executions.is_some(), "max_executions", "limits of executions"),
-        (limits.entity_lock, "entity_lock", "locks of entities"),
-        (limits.dedup.is_some(), "dedup", "dedup"),
-        (limits.priority != 0, "priority", "priorities"),
-        (document.retention.is_some(), "retention", "retention of its own"),
-        (limits.concurrency.is_some(), "concurrency", "limits of concurrency"),
-        (document.breaker.is_some(), "breaker", "breakers"),
-    ];
-    found.extend(asks.into_iter().filter(|(asked, ..)| *asked).map(|(_, field, what)| (field.to_owned(), what)));
-    let problem = |(path, what): (String, &str)| {
-        let mut problem = Problem::shape(path, "definition", format!("this version does not support {what}"));
-        problem.error.kind = ExprErrorKind::NotSupported;
-        problem
-    };
-    found.into_iter().map(problem).collect()
+    let mut writes = Vec::new();
+    findings.extend(statements(&document, &program, owner, &mut writes));
+    if findings.is_empty() { Ok((document, program, writes)) } else { Err(findings) }
 }
 
 fn finding(name: &str, problem: Problem) -> Finding {
@@ -125,7 +97,7 @@ fn shape(kind: &Kind) -> Option<TableShape> {
 }
 
 /// The columns of a table that events carry.
-fn recorded_shape(kind: &Kind) -> Option<TableShape> {
+pub fn recorded_shape(kind: &Kind) -> Option<TableShape> {
     let mut shape = shape(kind)?;
     let (columns, others): (Vec<_>, Vec<_>) = shape.columns.into_iter().partition(|(name, _)| kind.records(name));
     shape.columns = columns;
@@ -197,8 +169,16 @@ fn names_problems(document: &Document, program: &Program) -> Vec<Problem> {
         add(&mut problems, check::check_expr(key, &names), "key", "key", key.text());
     }
     let json = serde_json::to_value(document).unwrap_or_default();
+    let bulks: Vec<String> = program
+        .steps
+        .iter()
+        .filter(|step| at_path(&json, &step.path).is_some_and(|given| given["do"] == "bulk"))
+        .map(|step| format!("{}.steps[", step.path))
+        .collect();
+    let of_rows = names.bulk_step();
     for step in &program.steps {
-        step_names(&json, step, &names, &mut problems);
+        let inside = bulks.iter().any(|bulk| step.path.starts_with(bulk));
+        step_names(&json, step, if inside { &of_rows } else { &names }, &mut problems);
     }
     problems
 }
@@ -256,6 +236,7 @@ fn step_names(document: &serde_json::Value, step: &Step, names: &Names, problems
     }
     match &step.action {
         Action::Sql(template) => found(check::check_sql(template, names), "sql", template.text()),
+        Action::Bulk { query, .. } => found(check::check_sql(query, names), "query", query.text()),
         Action::Call { args, .. } | Action::Run { args, .. } => {
             found(check::check_json(args, names), "args", args.text());
         }
@@ -305,18 +286,30 @@ fn no_column(column: &str, shape: &TableShape, path: &str, place: &str) -> Probl
     Problem { path: path.to_owned(), place: place.to_owned(), text: None, error }
 }
 
-/// Prepares every statement as the owner would, with the search path of this session.
-fn statements(document: &Document, program: &Program, owner: pg_sys::Oid) -> Vec<Finding> {
+/// Prepares every statement as the owner would, with the search path of this session, and notes what it writes.
+fn statements(document: &Document, program: &Program, owner: pg_sys::Oid, writes: &mut Vec<Write>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let name = document.name.as_str();
     for step in &program.steps {
         let path = &step.path;
         let place = |field: &str| format!("{field} of step \"{}\" of automation \"{name}\"", step.id);
         let finding = match &step.action {
-            Action::Sql(template) => prepare(owner, template.sql(), template.params().len()).err().map(|error| {
-                let at = error.position.map(|position| template.map_position(position));
-                let error = in_users_words(template, error);
-                (format!("{path}.sql"), EngineError::statement(&place("sql"), template.text(), &error, at))
+            Action::Sql(template) => match prepare(owner, template.sql(), template.params().len()) {
+                Ok(written) => {
+                    writes.extend(written.into_iter().filter(|_| step.enabled));
+                    None
+                }
+                Err(error) => {
+                    let at = error.position.map(|position| template.map_position(position));
+                    let error = in_users_words(template, error);
+                    let error = EngineError::statement(&place("sql"), template.text(), &error, at);
+                    Some((format!("{path}.sql"), error))
+                }
+            },
+            Action::Bulk { query, .. } => prepare_query(owner, query).err().map(|error| {
+                let at = error.position.map(|position| query.map_position(position));
+                let error = in_users_words(query, error);
+                (format!("{path}.query"), EngineError::statement(&place("query"), query.text(), &error, at))
             }),
             Action::Call { function, .. } => {
                 let prepared = identity::as_role(owner, || call_statement(function))
@@ -350,14 +343,27 @@ fn in_users_words(template: &SqlTemplate, mut error: PgError) -> PgError {
     error
 }
 
-fn prepare(owner: pg_sys::Oid, sql: &str, parameters: usize) -> Result<(), PgError> {
+fn prepare_query(owner: pg_sys::Oid, query: &SqlTemplate) -> Result<(), PgError> {
+    identity::as_role(owner, || {
+        in_subtransaction(|| {
+            let spi = Spi::open();
+            let (statement, _) = query_pages::prepare(&spi, query.sql(), query.params().len())?;
+            drop(statement);
+            spi.close();
+            Ok(())
+        })
+    })
+}
+
+fn prepare(owner: pg_sys::Oid, sql: &str, parameters: usize) -> Result<Vec<Write>, PgError> {
     identity::as_role(owner, || {
         in_subtransaction(|| {
             let spi = Spi::open();
             let statement = Statement::prepare(&spi, sql, parameters)?;
+            let writes = statement.writes();
             drop(statement);
             spi.close();
-            Ok(())
+            Ok(writes)
         })
     })
 }
@@ -399,14 +405,15 @@ pub fn define(mut json: serde_json::Value, run_as: Option<&str>, status: Option<
     };
     let run_as = run_as.map(str::to_owned).or(inner_owner);
     let owner = resolve_owner(run_as.as_deref())?;
-    let (document, program) = examine(&json, owner)
+    let (document, program, writes) = examine(&json, owner)
         .map_err(|findings| findings.into_iter().next().map_or_else(|| EngineError::bug("no finding"), |f| f.error))?;
-    save(&document, &program, owner, run_as.is_some(), status)
+    save(&document, &program, &writes, owner, run_as.is_some(), status)
 }
 
 fn save(
     document: &Document,
     program: &Program,
+    writes: &[Write],
     owner: pg_sys::Oid,
     owner_given: bool,
     status: Option<Status>,
@@ -450,9 +457,10 @@ fn save(
             Err(refusal) => return Err(not_activatable(refusal)),
         }
         if let Some((known, _)) = &previous
-            && from != Status::Active
+            && let Ok(Some(action)) = from.transition(Status::Active, program.steps.len(), program.triggers.len())
         {
             automations::set_status(known.id, &known.status, "active", "user", &serde_json::json!({}));
+            crate::api::automations::tell(known, name, from, Status::Active, action);
         }
     } else if let Some((known, _)) = &previous
         && known.status != status.word()
@@ -464,6 +472,7 @@ fn save(
     let version = match &previous {
         Some((known, true)) => known.version,
         _ => automations::add_version(&NewVersion {
+            listens_to: &listened_to(program),
             automation_id: id,
             document: &text,
             search_path: &search_path,
@@ -474,15 +483,34 @@ fn save(
         })
         .ok_or_else(|| EngineError::bug("a version was not saved"))?,
     };
+    match status {
+        Status::Active => {
+            let was_active = previous.as_ref().is_some_and(|(known, _)| known.status == Status::Active.word());
+            timekeeper::follow(id, program, !was_active);
+        }
+        _ => timekeeper::rest(id),
+    }
     automations::note_change();
+    // Whoever changes it may have mended it.
+    gates::forget_failures(id);
     if previous.is_some() {
         crate::executor::drop_changed(id, &program.triggers);
     }
     let action = if previous.is_some() { "automation.redefined" } else { "automation.defined" };
     log::audit(action, name, &serde_json::json!({ "version": version, "status": status.word() }));
     notices.extend(missing_automations(name, program));
+    notices.extend(nearly_derived(program));
+    notices.extend(program.triggers.iter().flat_map(check::kind_in_filter));
+    notices.extend(loops::warnings(name, program, writes));
+    loops::remember(id, name, program, writes);
     notices.dedup();
     Ok(Defined { name: name.to_owned(), version, status: status.word().to_owned(), notices })
+}
+
+/// Its triggers on the engine's own events.
+fn listened_to(program: &Program) -> Vec<String> {
+    let patterns = program.triggers.iter().flat_map(|trigger| trigger.patterns.iter());
+    patterns.filter(|pattern| Wanted::by([pattern]).any()).cloned().collect()
 }
 
 fn not_activatable(refusal: Refusal) -> EngineError {
@@ -506,6 +534,16 @@ fn missing_automations(own: &str, program: &Program) -> Vec<String> {
         }
     }
     missing
+}
+
+/// Triggers on a topic that nothing derives, but nearly. Whether somebody publishes it cannot be known.
+fn nearly_derived(program: &Program) -> Vec<String> {
+    let derivers = crate::router::derived::current();
+    let triggers = program.triggers.iter().filter(|trigger| trigger.kind.is_none());
+    let topics = triggers.flat_map(|trigger| &trigger.patterns).filter(|pattern| !is_pattern(pattern));
+    let unknown = topics.filter(|topic| !derivers.topics().any(|known| known == topic.as_str()));
+    let near = unknown.filter_map(|topic| Some((topic, nearest(topic, derivers.topics())?)));
+    near.map(|(topic, near)| format!("nothing derives topic \"{topic}\"; did you mean \"{near}\"?")).collect()
 }
 
 /// What the author should know though it is no error.

@@ -48,3 +48,16 @@ pub fn failpoint(name: &str) {
 #[cfg(not(feature = "failpoints"))]
 #[inline(always)]
 pub fn failpoint(_name: &str) {}
+
+/// Is the guard of this name to be left out, as in `key_lock=skip`? So a test can show what it is there for.
+#[cfg(feature = "failpoints")]
+pub fn skips(name: &str) -> bool {
+    let Some(setting) = crate::gucs::failpoint() else { return false };
+    setting.split(',').any(|entry| entry.trim().split_once('=') == Some((name, "skip")))
+}
+
+#[cfg(not(feature = "failpoints"))]
+#[inline(always)]
+pub fn skips(_name: &str) -> bool {
+    false
+}

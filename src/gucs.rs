@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 use std::ffi::CString;
 
-use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
+use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 
 static ENABLED: GucSetting<bool> = GucSetting::<bool>::new(true);
 static CAPTURE: GucSetting<bool> = GucSetting::<bool>::new(true);
@@ -19,8 +19,26 @@ static EXECUTOR_IDLE_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(60_000);
 static ACTOR: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 static CLOCK: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 static SIGNAL_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60);
+static HOT_FLOW: GucSetting<HotFlow> = GucSetting::<HotFlow>::new(HotFlow::Loops);
+static MAX_EVENT_RUNS: GucSetting<i32> = GucSetting::<i32>::new(10);
+static MAX_SCHEDULED_RUNS: GucSetting<i32> = GucSetting::<i32>::new(5);
+static MAX_CONCURRENT_RUNS: GucSetting<i32> = GucSetting::<i32>::new(0);
+static MAX_RUNS_PER_TENANT: GucSetting<i32> = GucSetting::<i32>::new(0);
+static MAX_RUNS_PER_ROLE: GucSetting<i32> = GucSetting::<i32>::new(0);
 #[cfg(feature = "failpoints")]
 static FAILPOINT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
+
+/// Which executions the usual limits of hot flow count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
+pub enum HotFlow {
+    /// Those that go back to the automation itself.
+    #[name = c"loops"]
+    Loops,
+    #[name = c"all"]
+    All,
+    #[name = c"off"]
+    Off,
+}
 
 pub fn init() {
     let flags = GucFlags::default();
@@ -165,6 +183,41 @@ pub fn init() {
         GucContext::Userset,
         flags,
     );
+    GucRegistry::define_enum_guc(
+        c"automation_engine.hot_flow",
+        c"Which executions can pause an automation without a limit of its own.",
+        c"loops counts those that go back to the automation itself, all counts every one, off none.",
+        &HOT_FLOW,
+        GucContext::Sighup,
+        flags,
+    );
+    let limits: [(_, _, &'static GucSetting<i32>); 5] = [
+        (
+            c"automation_engine.max_event_runs",
+            c"Most runs started by events that execute at the same time.",
+            &MAX_EVENT_RUNS,
+        ),
+        (
+            c"automation_engine.max_scheduled_runs",
+            c"Most runs started by the clock or by hand that execute at the same time.",
+            &MAX_SCHEDULED_RUNS,
+        ),
+        (c"automation_engine.max_concurrent_runs", c"Most runs that execute at the same time.", &MAX_CONCURRENT_RUNS),
+        (
+            c"automation_engine.max_runs_per_tenant",
+            c"Most runs of one tenant that execute at the same time.",
+            &MAX_RUNS_PER_TENANT,
+        ),
+        (
+            c"automation_engine.max_runs_per_role",
+            c"Most runs of one owner that execute at the same time.",
+            &MAX_RUNS_PER_ROLE,
+        ),
+    ];
+    for (name, what, setting) in limits {
+        let more = c"What is over the limit stays queued. A run that waits does not execute. 0 means no limit.";
+        GucRegistry::define_int_guc(name, what, more, setting, 0, 1000, GucContext::Sighup, flags);
+    }
     #[cfg(feature = "failpoints")]
     GucRegistry::define_string_guc(
         c"automation_engine.failpoint",
@@ -227,6 +280,29 @@ pub fn clock() -> Option<i64> {
 pub fn signal_retention() -> Option<i64> {
     let minutes = i64::from(SIGNAL_RETENTION.get());
     (minutes > 0).then_some(minutes * 60_000_000)
+}
+
+pub fn hot_flow() -> HotFlow {
+    HOT_FLOW.get()
+}
+pub fn max_event_runs() -> Option<u32> {
+    limit(&MAX_EVENT_RUNS)
+}
+pub fn max_scheduled_runs() -> Option<u32> {
+    limit(&MAX_SCHEDULED_RUNS)
+}
+pub fn max_concurrent_runs() -> Option<u32> {
+    limit(&MAX_CONCURRENT_RUNS)
+}
+pub fn max_runs_per_tenant() -> Option<u32> {
+    limit(&MAX_RUNS_PER_TENANT)
+}
+pub fn max_runs_per_role() -> Option<u32> {
+    limit(&MAX_RUNS_PER_ROLE)
+}
+/// None where 0 stands for no limit.
+fn limit(setting: &GucSetting<i32>) -> Option<u32> {
+    u32::try_from(setting.get()).ok().filter(|limit| *limit > 0)
 }
 
 pub fn actor() -> Option<String> {

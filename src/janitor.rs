@@ -1,5 +1,7 @@
 //! Keeping house: partitions ahead of time, retention, folding counters. Each chore fails alone and never holds up
 //! routing; each waits at most a moment for a lock and comes back next time.
+use std::cell::Cell;
+
 use crate::gucs;
 use crate::pg::catch::PgError;
 use crate::pg::clock;
@@ -7,7 +9,10 @@ use crate::pg::engine_sql::{execute, query_one};
 use crate::pg::identity::as_engine;
 use crate::pg::subtransaction::in_subtransaction;
 use crate::router::Swept;
-use crate::store::{dispatches, dwells, kinds, live, numeric_memory, owners, partitions, router, signals, stats};
+use crate::store::{
+    automations, bulk, dispatches, dwells, gates, history, kinds, live, numeric_memory, owners, partitions, router,
+    schedules, signals, stats, step_stats,
+};
 
 /// How often, in microseconds, the house is kept while there is work at all.
 pub const INTERVAL: i64 = 60 * 1_000_000;
@@ -15,6 +20,11 @@ pub const INTERVAL: i64 = 60 * 1_000_000;
 const DAYS_AHEAD: i64 = 1;
 /// Fold the counters when their table is larger than this.
 const STAT_BYTES: i64 = 1 << 20;
+
+/// How often, in microseconds, the history is searched for runs that their automation does not want to keep.
+const TIDY_INTERVAL: i64 = 60 * INTERVAL;
+
+thread_local!(static TIDIED: Cell<i64> = const { Cell::new(i64::MIN / 2) });
 
 /// Does every chore that is due.
 pub fn keep_house() {
@@ -25,7 +35,17 @@ pub fn keep_house() {
         if stats::size() > STAT_BYTES {
             stats::fold();
         }
+        gates::fold(STAT_BYTES);
     });
+    chore("gates", || gates::prune(clock::now()));
+    chore("histories", || {
+        let now = clock::now();
+        if now - TIDIED.get() >= TIDY_INTERVAL {
+            TIDIED.set(now);
+            drop_old_runs(now);
+        }
+    });
+    chore("counters of steps and tenants", || step_stats::fold(STAT_BYTES));
     chore("definitions", || as_engine(|| execute(FOLD_CHANGES, &[])));
     chore("dedup keys", || as_engine(|| execute(PRUNE_DEDUP, &[])));
     chore("signals", || {
@@ -33,10 +53,42 @@ pub fn keep_house() {
             signals::prune(clock::now() - keep);
         }
     });
+    chore("ticks", || {
+        if let Some(days) = gucs::history_retention_days() {
+            schedules::prune(clock::day_start(today - days));
+        }
+    });
     chore("numbers", || numeric_memory::prune(clock::now()));
+    chore("bulk jobs", || {
+        if let Some(days) = gucs::history_retention_days() {
+            bulk::forget_old(clock::now() - days * 86_400_000_000, FORGET_SLICE);
+        }
+    });
     chore("owners", retire_dropped_owners);
     chore("kinds", kinds::forget_dropped);
 }
+
+/// Drops runs that their automation does not want to keep. There is no index that would find them, which every run would
+/// have to pay for, so the history is read from end to end.
+fn drop_old_runs(now: i64) {
+    for (automation, document) in automations::with_retention() {
+        let Ok(program) = crate::router::compile_stored(&document) else { continue };
+        if let Some(keep_for) = program.limits.keep_for {
+            history::forget_before(automation, now.saturating_sub(keep_for));
+        }
+        if let Some(keep_runs) = program.limits.keep_runs {
+            history::forget_all_but(automation, keep_runs as i64);
+        }
+    }
+}
+
+/// Forgets at once whatever need not be kept any longer.
+pub fn tidy() {
+    gates::prune(clock::now());
+    drop_old_runs(clock::now());
+}
+/// How many rows of an old bulk job are forgotten at once.
+const FORGET_SLICE: i64 = 10_000;
 
 /// How many runs the sweep looks at each time, and how long, in microseconds, a run has been under way before.
 const SLICE: i64 = 1000;
@@ -56,6 +108,9 @@ pub fn sweep_slice(after: i64, now: i64) -> Option<Swept> {
 /// Has every wait looked at once more. Returns how many runs that are.
 pub fn sweep_all() -> usize {
     let (mut after, mut runs) = (0, 0);
+    for job in bulk::open() {
+        crate::executor::nudge_bulk(job.waiter(), true);
+    }
     loop {
         let swept = crate::router::sweep(after, 10_000, clock::now());
         runs += swept.runs;
@@ -72,6 +127,7 @@ pub fn retire_dropped_owners() {
     waiting.extend(live::orphaned());
     waiting.sort_unstable();
     waiting.dedup();
+    bulk::retire_dropped(clock::engine_now());
     // What an executor has in hand comes next time.
     for run in live::lock(&waiting) {
         crate::api::runs::end_waiting(&run, "owner_dropped");

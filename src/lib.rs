@@ -14,21 +14,30 @@ mod executor;
 mod failpoint;
 mod gucs;
 mod janitor;
+mod loops;
 mod numeric;
 mod pg;
 mod router;
 mod scope;
 mod shmem;
 mod store;
+mod timekeeper;
 mod workers;
 
 ::pgrx::pg_module_magic!();
 
 extension_sql_file!("../sql/schema/00_schemas.sql", name = "schemas", bootstrap);
 extension_sql_file!("../sql/schema/10_tables.sql", name = "tables", requires = ["schemas"]);
-extension_sql_file!("../sql/schema/12_holds.sql", name = "holds", requires = ["tables"]);
+extension_sql_file!("../sql/schema/11_gates.sql", name = "gates", requires = ["tables"]);
+extension_sql_file!("../sql/schema/12_schedules.sql", name = "schedules", requires = ["tables"]);
+extension_sql_file!("../sql/schema/13_holds.sql", name = "holds", requires = ["tables"]);
+extension_sql_file!("../sql/schema/15_derived_events.sql", name = "derived_events", requires = ["tables"]);
+extension_sql_file!("../sql/schema/16_engine_listeners.sql", name = "engine_listeners", requires = ["tables"]);
+extension_sql_file!("../sql/schema/17_automation_effects.sql", name = "automation_effects", requires = ["tables"]);
+extension_sql_file!("../sql/schema/18_counters.sql", name = "counters", requires = ["tables"]);
+extension_sql_file!("../sql/schema/19_bulk.sql", name = "bulk", requires = ["tables"]);
 extension_sql_file!("../sql/schema/20_capture.sql", name = "capture", requires = ["tables"]);
-extension_sql_file!("../sql/schema/30_views.sql", name = "views", requires = ["tables", "holds"]);
+extension_sql_file!("../sql/schema/30_views.sql", name = "views", requires = ["tables", "schedules", "holds"]);
 extension_sql_file!("../sql/schema/40_builders.sql", name = "builders", requires = ["tables"]);
 extension_sql_file!("../sql/schema/90_finalize.sql", name = "finalize", finalize);
 

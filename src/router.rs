@@ -1,24 +1,32 @@
 //! Stage 1: events in, dispatches out. Reads a bounded batch of the log, asks every trigger on each event's topic, and
 //! moves the cursor, in the caller's transaction. Runs no user SQL and evaluates only filters over the event itself.
 mod definitions;
+pub mod derived;
 mod held;
 mod holds;
+mod lanes;
+mod storm;
 mod sweep;
+mod ticks;
 mod wakes;
 
-use std::collections::HashMap;
+use std::cell::OnceCell;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
-use automation_core::definition::Ordering;
-use automation_core::expr::Budget;
-use automation_core::gate::Code;
+use automation_core::definition::{Mode, Ordering};
+use automation_core::expr::{Budget, Expr};
 use automation_core::gate::change::{self, Occurrence};
+use automation_core::gate::{Code, key};
 use automation_core::program::Trigger;
+use automation_core::topic::engine;
 use pgrx::pg_sys;
 
 use crate::failpoint::failpoint;
 use crate::pg::append::next_id;
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity::{self, as_engine};
+use crate::pg::key_lock::hash;
 use crate::pg::log_scan::LogScan;
 use crate::scope::EventScope;
 use crate::store::dispatches::{self, NewDispatch, Reason};
@@ -27,13 +35,14 @@ use crate::store::history::{EndedRun, Ending};
 use crate::store::log::{self, Entry};
 use crate::store::router::{self as cursor_store, Cursor, Late, Moment};
 use crate::store::stats::{self, Counts};
+use crate::store::wakes::Waiter;
 use crate::{gucs, numeric, store};
 pub use definitions::compile_stored;
 use definitions::{Active, Definitions};
 pub use held::changed;
 use holds::Holds;
 pub use holds::key_of;
-pub use sweep::{Swept, is_on_its_way, sweep};
+pub use sweep::{Swept, has_turn_coming, is_on_its_way, sweep};
 
 /// What a turn of the router did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -210,18 +219,22 @@ fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, b
         counts: HashMap::new(),
         readers: HashMap::new(),
         started: Vec::new(),
+        tenant_columns: OnceCell::new(),
         holds: Holds::default(),
     };
+    let mut freed = Vec::new();
     if !events.is_empty() {
-        // Waits come first: a run that is woken by an event and one that is started by it go in this order.
-        plan.dispatches.extend(wakes::of_events(events, now));
         definitions::with_current(|definitions| {
+            let topics = definitions.derivers().of_events(events, now);
+            // Waits come first: a run that is woken by an event and one that is started by it go in this order.
+            plan.dispatches.extend(wakes::of_events(events, &topics, now));
             definitions.held().note(events);
             for event in events {
                 match event.op {
                     Op::Started => plan.start(definitions, event),
-                    Op::Signalled | Op::Ended | Op::Moved => {}
-                    _ => plan.match_event(definitions, event),
+                    Op::Ended => freed.extend(automation_freed(event)),
+                    Op::Signalled | Op::Moved => {}
+                    _ => plan.match_event(definitions, event, topics.get(&event.id).map_or(&[], Vec::as_slice)),
                 }
             }
         });
@@ -232,6 +245,7 @@ fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, b
     }
     let many = timers.most > 0 && due.len() as i64 == timers.most;
     plan.dispatches.extend(due);
+    let many = plan.ticks(timers.most, &freed) || many;
     let (dispatches, owners) = plan.write();
     crate::workers::wake::work_at_commit(dispatches > 0);
     (dispatches, owners, many)
@@ -246,17 +260,65 @@ struct Plan {
     /// Which owners may read which tables.
     readers: HashMap<(pg_sys::Oid, pg_sys::Oid), bool>,
     started: Vec<i64>,
+    /// The tenant column of each kind that has one.
+    tenant_columns: OnceCell<HashMap<String, String>>,
     holds: Holds,
 }
 
 impl Plan {
-    fn match_event(&mut self, definitions: &Definitions, event: &Event) {
-        let topic = event.topic();
-        let scope = EventScope::new(event, self.now);
-        let too_deep = event.depth > gucs::max_chain_depth();
+    /// Asks every trigger on the event's topics: its own first, then those derived from it, in their order. A trigger
+    /// fires once for an event at most, on the first topic on which nothing speaks against it.
+    fn match_event(&mut self, definitions: &Definitions, event: &Event, derived: &[Rc<str>]) {
         let mut refused = Vec::new();
-        definitions.for_each_match(&topic, |active, trigger_no| {
+        let mut fired = HashSet::new();
+        self.match_topic(definitions, event, None, &mut refused, &mut |_, _| true);
+        if !derived.is_empty() {
+            fired.extend(self.dispatches.iter().rev().map_while(|dispatch| {
+                let ours = dispatch.event.is_some_and(|(id, _)| id == event.id);
+                ours.then_some((dispatch.automation_id, dispatch.trigger_no))
+            }));
+        }
+        for topic in derived {
+            let before = self.dispatches.len();
+            self.match_topic(definitions, event, Some(topic), &mut refused, &mut |automation, trigger| {
+                !fired.contains(&(automation, trigger))
+            });
+            let new = self.dispatches[before..].iter();
+            fired.extend(new.map(|dispatch| (dispatch.automation_id, dispatch.trigger_no)));
+        }
+        if !refused.is_empty() {
+            refused.dedup();
+            log::warning(&Entry {
+                code: "chain_too_deep",
+                event_id: Some(event.id),
+                run_id: event.cause_run,
+                message: &format!("event {} starts nothing: it is {} runs deep", event.id, event.depth),
+                detail: Some(&format!("It would have started: {}.", refused.join(", "))),
+                ..Default::default()
+            });
+        }
+    }
+
+    fn match_topic(
+        &mut self,
+        definitions: &Definitions,
+        event: &Event,
+        derived: Option<&Rc<str>>,
+        refused: &mut Vec<String>,
+        may_fire: &mut dyn FnMut(i32, i16) -> bool,
+    ) {
+        let own = derived.is_none().then(|| event.topic());
+        let topic = derived.map_or_else(|| own.as_deref().unwrap_or_default(), |topic| topic);
+        let scope = EventScope::on_topic(event, self.now, derived.map(AsRef::as_ref));
+        let too_deep = event.depth > gucs::max_chain_depth();
+        definitions.for_each_match(topic, |active, trigger_no| {
+            if !may_fire(active.automation_id, trigger_no as i16) {
+                return;
+            }
             let Some(trigger) = active.program.triggers.get(trigger_no) else { return };
+            if event.is_engines() && !may_hear(active, trigger, event, topic) {
+                return;
+            }
             let mut fires = self.fires(active, trigger, trigger_no, event, &scope);
             if fires && too_deep {
                 self.count(active, trigger_no).refused += 1;
@@ -267,7 +329,7 @@ impl Plan {
                 self.count(active, trigger_no).matched += 1;
             }
             if trigger.hold_for.is_some() {
-                self.hear(active, trigger, trigger_no, event, fires);
+                self.hear(active, trigger, trigger_no, event, derived, fires);
             } else if fires {
                 let mut dispatch = self.dispatch(active, event, trigger_no as i16, Reason::Trigger, None);
                 if !trigger.has_pure_change() {
@@ -275,20 +337,22 @@ impl Plan {
                     let id = active.automation_id.to_string();
                     dispatch.ordering_key.get_or_insert_with(|| hash(&[&id, "hold", &key_of(event)]));
                 }
-                self.dispatches.push(dispatch);
+                self.dispatches.push(NewDispatch { topic: derived.cloned(), ..dispatch });
             }
         });
-        self.check_holders(definitions, &topic, event);
-        if !refused.is_empty() {
-            log::warning(&Entry {
-                code: "chain_too_deep",
-                event_id: Some(event.id),
-                run_id: event.cause_run,
-                message: &format!("event {} starts nothing: it is {} runs deep", event.id, event.depth),
-                detail: Some(&format!("It would have started: {}.", refused.join(", "))),
-                ..Default::default()
-            });
+        if derived.is_none() {
+            self.check_holders(definitions, topic, event);
         }
+    }
+
+    /// Has the entity come from another tenant? Its earlier changes are queued with that one's, and come first.
+    fn changes_tenant(&self, event: &Event) -> bool {
+        if event.op != Op::Updated {
+            return false;
+        }
+        let columns = self.tenant_columns.get_or_init(store::kinds::tenant_columns);
+        let column = event.kind.as_ref().and_then(|kind| columns.get(kind));
+        column.is_some_and(|column| event.changed.contains(column))
     }
 
     fn count(&mut self, active: &Active, trigger_no: usize) -> &mut Counts {
@@ -327,7 +391,7 @@ impl Plan {
                     self.count(active, trigger_no).filter_errors += 1;
                     let told = change::matches(trigger, &occurrence, scope, &mut Budget::default(), None);
                     let told = told.err().map(|reason| reason.to_string()).unwrap_or_default();
-                    log_filter_error(active, event, &trigger.id, &told);
+                    log_filter_error(active, Some(event), &trigger.id, &told);
                     return false;
                 }
                 // Not what the trigger is about, as if it were on another topic.
@@ -343,7 +407,7 @@ impl Plan {
             }
             Err(error) => {
                 self.count(active, trigger_no).filter_errors += 1;
-                log_filter_error(active, event, &trigger.id, &error.message);
+                log_filter_error(active, Some(event), &trigger.id, &error.message);
                 false
             }
         }
@@ -359,33 +423,49 @@ impl Plan {
     ) -> NewDispatch {
         NewDispatch {
             owner: active.owner,
-            id: next_id("dispatch_id_seq"),
+            id: 0,
+            tenant: event.tenant.clone(),
+            behind: self.changes_tenant(event),
             run_id: run_id.unwrap_or_else(|| next_id("run_id_seq")),
             event: Some((event.id, event.occurred_at)),
             created_at: self.now,
-            ordering_key: ordering_key(active, event),
+            ordering_key: ordering_key(active, event, self.now),
             automation_id: active.automation_id,
             version_id: active.version_id,
             trigger_no,
             reason,
             wait_no: None,
             cause: None,
+            topic: None,
         }
     }
 
-    /// start_run() wrote an order that names automation and run.
+    /// start_run() wrote an order that names automation and run. The clock's orders name no run: theirs is queued already.
     fn start(&mut self, definitions: &Definitions, event: &Event) {
         let order: Option<serde_json::Value> = event.next.as_deref().and_then(|text| serde_json::from_str(text).ok());
         let field = |name: &str| order.as_ref().and_then(|order| order.get(name)).and_then(serde_json::Value::as_i64);
         let (Some(automation_id), Some(run_id)) = (field("automation_id"), field("run_id")) else { return };
         let automation_id = automation_id as i32;
+        let version = field("version_id").unwrap_or_default() as i32;
+        let trigger_no = field("trigger_no").map_or(-1, |number| number as i16);
+        if let (Some(owner), true) = (field("owner"), event.depth <= gucs::max_chain_depth()) {
+            // The row of a bulk step belongs to a run under way: what becomes of it when the automation is paused, the
+            // executor decides as it does for that run.
+            let mut dispatch =
+                wakes::dispatch(of_bulk_step(run_id, owner, automation_id, version), Reason::Manual, None, self.now);
+            dispatch.event = Some((event.id, event.occurred_at));
+            (dispatch.trigger_no, dispatch.wait_no) = (trigger_no, None);
+            self.dispatches.push(dispatch);
+            self.started.push(run_id);
+            return;
+        }
         match definitions.by_id(automation_id) {
             Some(active) if event.depth <= gucs::max_chain_depth() => {
                 let mut dispatch = self.dispatch(active, event, -1, Reason::Manual, Some(run_id));
-                // A run that is tried again keeps its version and its trigger.
-                if let (true, Some(version)) = (field("retry_of").is_some(), field("version_id")) {
-                    dispatch.version_id = version as i32;
-                    dispatch.trigger_no = field("trigger_no").map_or(-1, |number| number as i16);
+                // A run that is tried again keeps its version and its trigger; all rows of a backfill have the same.
+                if field("retry_of").is_some() || field("bulk").is_some() {
+                    dispatch.version_id = version;
+                    dispatch.trigger_no = trigger_no;
                 }
                 self.dispatches.push(dispatch);
                 self.started.push(run_id);
@@ -393,7 +473,6 @@ impl Plan {
             other => {
                 let owner = other.map_or(event.role, |active| active.owner);
                 let reason = if other.is_some() { "chain_too_deep" } else { "automation_not_active" };
-                let version = field("version_id").unwrap_or_default() as i32;
                 let ended = self.not_started(event, run_id, automation_id, version, owner, reason);
                 self.ended.push(EndedRun { parent: field("parent"), ..ended });
             }
@@ -432,8 +511,10 @@ impl Plan {
             parent: None,
             output: None,
             state: None,
+            mode_key: None,
             live: None,
             abandoned: Vec::new(),
+            item: crate::executor::item_of(event),
         }
     }
 
@@ -452,7 +533,11 @@ impl Plan {
             }
         }
         if !self.dispatches.is_empty() {
+            lanes::place(&mut self.dispatches);
             dispatches::insert(&self.dispatches);
+        }
+        for dispatch in self.dispatches.iter().filter(|dispatch| dispatch.reason.starts()) {
+            storm::note(dispatch.automation_id, dispatch.owner, self.now);
         }
         if !self.ended.is_empty() {
             crate::executor::end(&self.ended);
@@ -468,10 +553,29 @@ impl Plan {
     }
 }
 
+/// The automation whose ticks may have waited for the run that has ended.
+fn automation_freed(event: &Event) -> Option<i64> {
+    let told: serde_json::Value = serde_json::from_str(event.next.as_deref()?).ok()?;
+    told["automation_id"].as_i64()
+}
+
+/// The run of a row of a bulk step, as a dispatch names it.
+fn of_bulk_step(run_id: i64, owner: i64, automation_id: i32, version_id: i32) -> Waiter {
+    Waiter { run_id, wait_no: 0, owner: pg_sys::Oid::from(owner as u32), automation_id, version_id }
+}
+
 /// The run that ordered this one and waits for it.
 pub fn parent_of(event: &Event) -> Option<i64> {
     let order: serde_json::Value = serde_json::from_str(event.next.as_deref()?).ok()?;
     order["parent"].as_i64()
+}
+
+/// What the engine tells of an automation is for those who may see that automation and ask by name; and nobody is started
+/// by what goes back to a run of his own.
+fn may_hear(active: &Active, trigger: &Trigger, event: &Event, topic: &str) -> bool {
+    trigger.patterns.iter().any(|pattern| engine::hears(pattern, topic))
+        && identity::has_role(active.owner, event.role)
+        && !engine::goes_back_to(event.payload.as_deref(), &active.name)
 }
 
 /// An automation sees its own tenant's events; one without a tenant sees all but those of reserved tenants.
@@ -483,12 +587,12 @@ pub fn tenant_matches(wanted: Option<&str>, event: &Event) -> bool {
     }
 }
 
-fn log_filter_error(active: &Active, event: &Event, trigger: &str, message: &str) {
+fn log_filter_error(active: &Active, event: Option<&Event>, trigger: &str, message: &str) {
     log::warning(&Entry {
         code: "filter_error",
         automation_id: Some(active.automation_id),
         owner: Some(active.owner),
-        event_id: Some(event.id),
+        event_id: event.map(|event| event.id),
         message: &format!("filter of trigger \"{trigger}\" could not be evaluated, so it does not fire"),
         detail: Some(message),
         ..Default::default()
@@ -496,8 +600,18 @@ fn log_filter_error(active: &Active, event: &Event, trigger: &str, message: &str
 }
 
 /// Runs that share a key start in the order of their events.
-fn ordering_key(active: &Active, event: &Event) -> Option<i64> {
+fn ordering_key(active: &Active, event: &Event, now: Micros) -> Option<i64> {
     let id = active.automation_id.to_string();
+    let program = &active.program;
+    if program.limits.mode == Mode::Queued {
+        // First come, first served, and who comes first is decided here. A key that only an executor can work out puts
+        // all of the automation's runs into one line.
+        let scope = EventScope::new(event, now);
+        let (tenant, entity) = (event.tenant.as_deref(), event.kind.as_deref().zip(event.entity_id.as_deref()));
+        let known = program.key.as_ref().is_none_or(Expr::is_pure_event);
+        let key = known.then(|| key::run(program.key.as_ref(), &scope, &mut Budget::default(), tenant, entity));
+        return Some(hash(&[&id, "key", key.flatten().as_deref().unwrap_or_default()]));
+    }
     match active.program.ordering {
         Ordering::None => None,
         Ordering::Tenant => Some(hash(&[&id, event.tenant.as_deref().unwrap_or("")])),
@@ -506,17 +620,6 @@ fn ordering_key(active: &Active, event: &Event) -> Option<i64> {
             Some(hash(&[&id, kind, entity]))
         }
     }
-}
-
-/// FNV-1a: the same in every process and version. A collision only makes two runs wait for each other.
-fn hash(parts: &[&str]) -> i64 {
-    let mut state = 0xcbf2_9ce4_8422_2325u64;
-    for part in parts {
-        for byte in part.bytes().chain(std::iter::once(0xff)) {
-            state = (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-    state as i64
 }
 
 /// Sets the next event aside after it could not be routed again and again: it is kept as a dead letter, and routing

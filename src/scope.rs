@@ -14,9 +14,16 @@ pub fn instant(at: Micros) -> Timestamp {
     Timestamp(at.saturating_add(POSTGRES_EPOCH))
 }
 
+/// The core's instant as Postgres' microseconds.
+pub fn micros(at: Timestamp) -> Micros {
+    at.0.saturating_sub(POSTGRES_EPOCH)
+}
+
 /// The roots that come from the event alone. What an expression does not ask for is not worked out.
 pub struct EventScope<'a> {
     event: &'a Event,
+    /// The derived topic on which it is heard, if that is not its own.
+    topic: Option<&'a str>,
     now: Timestamp,
     /// The row after the change.
     next: Image<'a>,
@@ -26,12 +33,19 @@ pub struct EventScope<'a> {
     old: OnceCell<Value>,
     envelope: OnceCell<Value>,
     context: OnceCell<Value>,
+    window: OnceCell<Value>,
 }
 
 impl<'a> EventScope<'a> {
     pub fn new(event: &'a Event, now: Micros) -> Self {
+        Self::on_topic(event, now, None)
+    }
+
+    /// The event as it is heard on a derived topic.
+    pub fn on_topic(event: &'a Event, now: Micros, topic: Option<&'a str>) -> Self {
         EventScope {
             event,
+            topic,
             now: instant(now),
             next: Image::new(event.next.as_deref()),
             prev: Image::new(event.prev.as_deref()),
@@ -39,7 +53,17 @@ impl<'a> EventScope<'a> {
             old: OnceCell::new(),
             envelope: OnceCell::new(),
             context: OnceCell::new(),
+            window: OnceCell::new(),
         }
+    }
+
+    /// The tenant of the event.
+    pub fn tenant(&self) -> Option<&str> {
+        self.event.tenant.as_deref()
+    }
+
+    pub fn event(&self) -> &'a Event {
+        self.event
     }
 
     /// Whether there are rows; what orders a run to start is nobody's business.
@@ -88,7 +112,7 @@ impl<'a> EventScope<'a> {
         let text = |text: Option<&str>| text.map_or(Value::Null, Value::text);
         Some(match name {
             "event_id" => Value::int(event.id),
-            "topic" => Value::text(event.topic()),
+            "topic" => self.topic.map_or_else(|| Value::text(event.topic()), Value::text),
             "op" => Value::text(event.op.verb()),
             "kind" => text(event.kind.as_deref()),
             "id" => text(event.entity_id.as_deref()),
@@ -149,6 +173,9 @@ impl Scope for EventScope<'_> {
             "old" | "prev" if self.has_rows() => self.old(),
             "payload" => self.payload(),
             "event" => self.envelope(),
+            "window" => self.window.get_or_init(|| {
+                self.event.window.as_deref().and_then(|text| Value::from_json(text).ok()).unwrap_or_default()
+            }),
             "ctx" => self.context.get_or_init(|| {
                 let empty = |name: &str, value: Value| (name.into(), value);
                 Value::object(vec![

@@ -127,6 +127,7 @@ regress() { # PROGRAM CLUSTER DIRECTORY [ARGUMENT]...
     mkdir -p "$out"
     # A copy, in which a new test has an empty expectation: without one the run would stop there.
     cp -r "$3" "$dir"
+    cp -r examples "$dir/examples" # they are run by tests
     mkdir -p "$dir/expected"
     shift 3
     for name in "$@"; do [[ $name == -* ]] || touch "$dir/expected/$name.out"; done

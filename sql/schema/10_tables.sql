@@ -187,14 +187,17 @@ CREATE TABLE automation_internal.dispatch (
     wait_no        integer,
     cause_id       bigint,
     cause_at       timestamptz,
+    -- the derived topic on which the event was heard; NULL for its own
+    topic          text,
     -- claims: one owner's rows in id order; the same index answers the look-up by id
     CONSTRAINT dispatch_pkey PRIMARY KEY (owner, id),
     -- the second wall against a double start; a wake has no event of its own (its cause may wake many)
     CONSTRAINT dispatch_event_id_automation_id_trigger_no_key UNIQUE (event_id, automation_id, trigger_no),
-    CONSTRAINT dispatch_reason_check CHECK (reason IN ('t', 'm', 'w', 'd', 'e', 'g', 'r', 'k', 'z', 'x', 'a', 's', 'h', 'b', 'o')),
+    CONSTRAINT dispatch_reason_check CHECK (reason IN ('t', 'm', 'w', 'd', 'e', 'g', 'r', 'k', 'z', 'x', 'a', 's', 'q', 'h', 'b', 'o', 'j')),
     CONSTRAINT dispatch_event_id_check CHECK ((event_id IS NOT NULL) = (reason IN ('t', 'm')))
 );
-COMMENT ON TABLE automation_internal.dispatch IS 'The queue of stage 2. Only the router inserts, so the order of ids is the order of routing. Starts a run: t(rigger), m(anual). Wakes the wait wait_no of a run: w (something changed), d(ue), e(vent), g (signal), r(un ended), k (skip), z (go on after a freeze), x (the run took too long), a(rmed: look once more), s(weep: is all in order?). For triggers with hold_for, with the event as cause: h (it fired: begin or go on), b (it may be broken), o(ver: its time has come).';
+COMMENT ON TABLE automation_internal.dispatch IS 'The queue of stage 2. Only the router inserts. The id is the place in the owner''s queue: by priority, then tenants in turn, each in the order of routing. Starts a run: t(rigger), m(anual). Wakes the wait wait_no of a run: w (something changed), d(ue), e(vent), g (signal), r(un ended), k (skip), z (go on after a freeze), x (the run took too long), a(rmed: look once more), s(weep: is all in order?), q (it may be its turn). For triggers with hold_for, with the event as cause: h (it fired: begin or go on), b (it may be broken), o(ver: its time has come). j: tends the bulk job run_id.';
+-- one number per inserted batch, so that a router knows whether another has been at work since
 CREATE SEQUENCE automation_internal.dispatch_id_seq CACHE 1;
 
 -- Column order and types are known to src/store/history.rs, which forms the tuples itself: change both together.
@@ -246,16 +249,17 @@ CREATE TABLE automation_internal.run (
     kind           text,
     entity_id      text,
     key            text,
+    mode_key       text,
     tenant         text,
     event          json        NOT NULL,
     state          json        NOT NULL,
     waits          json        NOT NULL,
     steps          json        NOT NULL,
-    CONSTRAINT run_status_check CHECK (status IN ('waiting', 'frozen'))
+    CONSTRAINT run_status_check CHECK (status IN ('waiting', 'frozen', 'queued'))
 ) WITH (fillfactor = 70);
-COMMENT ON TABLE automation_internal.run IS 'Live runs that wait. waits: what for, for people and for the wake; state: where the machine stands.';
--- serves pause, drop and cancel
-CREATE INDEX run_automation_id_idx ON automation_internal.run (automation_id);
+COMMENT ON TABLE automation_internal.run IS 'Live runs that wait, or are queued behind others with the same mode_key. waits: what for, for people and for the wake; state: where the machine stands.';
+-- serves pause, drop and cancel, and whoever looks for runs with the same key
+CREATE INDEX run_automation_id_mode_key_idx ON automation_internal.run (automation_id, mode_key);
 
 -- What can wake a run. source: s(tate of kind:entity_id), t(opic, exact, in kind), p(attern, in kind), g (signal named
 -- kind with key entity_id), r(un with number entity_id). entity_id NULL means any. Ids stand apart from kinds, so that no
@@ -279,7 +283,7 @@ CREATE INDEX wake_index_run_id_wait_no_idx ON automation_internal.wake_index (ru
 
 -- One row per deadline. reason: d(ue: a delay, a try, a timeout), l(ook again: time alone may make a condition true),
 -- a(rm: evaluate once more, after the commit that armed the wait), x (the run took too long; wait_no is 0), h (hold_for is
--- over; wait_no is 0).
+-- over; wait_no is 0), b (the next rows of the bulk job run_id).
 -- Column order is known to src/store/timers.rs.
 CREATE TABLE automation_internal.timer (
     due_at         timestamptz NOT NULL,
@@ -289,7 +293,7 @@ CREATE TABLE automation_internal.timer (
     automation_id  integer     NOT NULL,
     version_id     integer     NOT NULL,
     reason         "char"      NOT NULL,
-    CONSTRAINT timer_reason_check CHECK (reason IN ('d', 'l', 'a', 'x', 'h'))
+    CONSTRAINT timer_reason_check CHECK (reason IN ('d', 'l', 'a', 'x', 'h', 'b'))
 );
 COMMENT ON TABLE automation_internal.timer IS 'When something is to happen by itself.';
 -- serves the conductor
@@ -303,7 +307,8 @@ CREATE TABLE automation_internal.signal (
     key         text,
     payload     json        NOT NULL,
     sender      oid         NOT NULL,
-    created_at  timestamptz NOT NULL
+    created_at  timestamptz NOT NULL,
+    tenant      text
 );
 COMMENT ON TABLE automation_internal.signal IS 'Signals that no run has taken yet.';
 CREATE INDEX signal_name_id_idx ON automation_internal.signal (name, id);

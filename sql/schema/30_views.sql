@@ -70,13 +70,14 @@ SELECT r.id,
                h.attempt, h.owner, h.parent, NULL::text AS waiting_for
           FROM automation_internal.run_history AS h
         UNION ALL
-        SELECT l.id, l.automation_id, l.version_id, l.trigger_no, l.event_id, 'waiting', l.key, l.kind, l.entity_id,
+        SELECT l.id, l.automation_id, l.version_id, l.trigger_no, l.event_id,
+               CASE l.status WHEN 'queued' THEN 'pending' ELSE 'waiting' END, l.key, l.kind, l.entity_id,
                l.started_at, NULL, COALESCE(timestamptz '2000-01-01 00:00:00+00'
                 + pg_catalog.substring(pg_catalog.current_setting('automation_engine.clock', true),
                                      '^(-\d{1,17}|\d{1,18})$')::bigint * interval '1 microsecond',
                 pg_catalog.clock_timestamp()) - l.started_at,
                pg_catalog.json_array_length(l.steps), NULL, l.tenant, NULL, 0, l.owner, l.parent,
-               CASE l.status WHEN 'frozen' THEN 'the automation to be active again'
+               CASE l.status WHEN 'frozen' THEN 'the automation to be active again' WHEN 'queued' THEN 'its turn'
                     ELSE (SELECT pg_catalog.string_agg(w.value ->> 'for', '; ' ORDER BY w.ordinality)
                             FROM pg_catalog.json_array_elements(l.waits) WITH ORDINALITY AS w) END
           FROM automation_internal.run AS l
@@ -215,7 +216,8 @@ SELECT d.id,
        CASE d.reason WHEN 't' THEN 'trigger' WHEN 'm' THEN 'manual' WHEN 'w' THEN 'wake' WHEN 'd' THEN 'due'
                      WHEN 'e' THEN 'event' WHEN 'g' THEN 'signal' WHEN 'r' THEN 'run_ended' WHEN 'k' THEN 'skip'
                      WHEN 'z' THEN 'thaw' WHEN 'x' THEN 'timeout' WHEN 'a' THEN 'arm' WHEN 's' THEN 'sweep'
-                     WHEN 'h' THEN 'hold' WHEN 'b' THEN 'hold_check' WHEN 'o' THEN 'hold_over' END AS reason,
+                     WHEN 'q' THEN 'turn' WHEN 'h' THEN 'hold' WHEN 'b' THEN 'hold_check' WHEN 'o' THEN 'hold_over'
+                     WHEN 'j' THEN 'bulk' END AS reason,
        COALESCE(d.event_id, d.cause_id) AS event_id,
        d.attempt,
        d.created_at,
@@ -228,7 +230,7 @@ COMMENT ON VIEW automation.dispatches IS 'Work that is routed but not yet done.'
 COMMENT ON COLUMN automation.dispatches.id IS 'Place in the queue.';
 COMMENT ON COLUMN automation.dispatches.run_id IS 'The run it will start or move.';
 COMMENT ON COLUMN automation.dispatches.automation IS 'Of which automation.';
-COMMENT ON COLUMN automation.dispatches.reason IS 'What starts it (trigger, manual) or moves it (wake, due, event, signal, run_ended, skip, thaw, timeout, arm, sweep); hold, hold_check and hold_over are about what is held for a while.';
+COMMENT ON COLUMN automation.dispatches.reason IS 'What starts it (trigger, manual) or moves it (wake, due, event, signal, run_ended, skip, thaw, timeout, arm, sweep, turn); hold, hold_check and hold_over are about what is held for a while; bulk begins the next rows of a bulk job.';
 COMMENT ON COLUMN automation.dispatches.event_id IS 'The event behind it.';
 COMMENT ON COLUMN automation.dispatches.attempt IS 'How often a server crash interrupted it.';
 COMMENT ON COLUMN automation.dispatches.created_at IS 'When it was routed.';
@@ -298,13 +300,53 @@ SELECT t.due_at,
   FROM automation_internal.timer AS t
   JOIN automation_internal.automation AS a ON a.id = t.automation_id
  WHERE pg_catalog.pg_has_role(t.owner, 'USAGE')
- ORDER BY t.due_at;
+ UNION ALL
+SELECT s.next_tick,
+       s.next_tick - COALESCE(timestamptz '2000-01-01 00:00:00+00'
+                + pg_catalog.substring(pg_catalog.current_setting('automation_engine.clock', true),
+                                     '^(-\d{1,17}|\d{1,18})$')::bigint * interval '1 microsecond',
+                pg_catalog.clock_timestamp()),
+       a.name,
+       NULL,
+       'tick of ' || s.trigger_id
+  FROM automation_internal.schedule AS s
+  JOIN automation_internal.automation AS a ON a.id = s.automation_id
+ WHERE s.next_tick IS NOT NULL
+   AND a.status = 'active'
+   AND pg_catalog.pg_has_role(a.owner, 'USAGE')
+ ORDER BY due_at;
 COMMENT ON VIEW automation.timers IS 'What happens by itself, soonest first.';
 COMMENT ON COLUMN automation.timers.due_at IS 'When.';
 COMMENT ON COLUMN automation.timers.due_in IS 'How soon that is.';
 COMMENT ON COLUMN automation.timers.automation IS 'Of which automation.';
-COMMENT ON COLUMN automation.timers.run_id IS 'The run it moves.';
-COMMENT ON COLUMN automation.timers.reason IS 'due (a delay, a retry or a timeout is over), look again (time may have made a condition true), arm, run timeout, hold_for (a trigger has been held long enough).';
+COMMENT ON COLUMN automation.timers.run_id IS 'The run it moves; none for a tick, which starts one.';
+COMMENT ON COLUMN automation.timers.reason IS 'due (a delay, a retry or a timeout is over), look again (time may have made a condition true), arm, run timeout, hold_for (a trigger has been held long enough), tick of a trigger by the clock.';
+
+CREATE VIEW automation.ticks WITH (security_barrier) AS
+SELECT t.tick,
+       a.name AS automation,
+       s.trigger_id AS trigger,
+       t.status,
+       t.reason,
+       t.run_id,
+       t.made_up,
+       t.missed,
+       t.at
+  FROM automation_internal.tick AS t
+  JOIN automation_internal.schedule AS s ON s.id = t.schedule_id
+  JOIN automation_internal.automation AS a ON a.id = s.automation_id
+ WHERE pg_catalog.pg_has_role(a.owner, 'USAGE')
+ ORDER BY t.tick DESC;
+COMMENT ON VIEW automation.ticks IS 'What became of each tick of your triggers by the clock, newest first; the next ones are in timers.';
+COMMENT ON COLUMN automation.ticks.tick IS 'The time of the schedule that it stands for.';
+COMMENT ON COLUMN automation.ticks.automation IS 'Of which automation.';
+COMMENT ON COLUMN automation.ticks.trigger IS 'Of which of its triggers.';
+COMMENT ON COLUMN automation.ticks.status IS 'started (see run_id), queued behind the run before, skipped or missed.';
+COMMENT ON COLUMN automation.ticks.reason IS 'Why it started no run, or not yet.';
+COMMENT ON COLUMN automation.ticks.run_id IS 'The run it started, see automation.runs.';
+COMMENT ON COLUMN automation.ticks.made_up IS 'It was missed and is made up for.';
+COMMENT ON COLUMN automation.ticks.missed IS 'How many ticks just before it were missed.';
+COMMENT ON COLUMN automation.ticks.at IS 'When that was decided.';
 
 CREATE VIEW automation.dead_letters WITH (security_barrier) AS
 SELECT d.id,

@@ -9,78 +9,6 @@ CREATE DOMAIN automation.step AS jsonb
     CONSTRAINT step_check CHECK (pg_catalog.jsonb_typeof(VALUE) = 'object' AND VALUE ? 'do');
 COMMENT ON DOMAIN automation.step IS 'One step, made by sql(), delay(), wait_until(), branch() and the others.';
 
-CREATE FUNCTION automation.on_created(kind text, filter text DEFAULT NULL, id text DEFAULT NULL, hold_for text DEFAULT NULL)
-RETURNS automation.trigger LANGUAGE sql IMMUTABLE
-BEGIN ATOMIC
-    SELECT pg_catalog.jsonb_strip_nulls(
-        pg_catalog.jsonb_build_object('on', 'created', 'id', id, 'kind', kind, 'filter', filter, 'hold_for', hold_for));
-END;
-COMMENT ON FUNCTION automation.on_created(text, text, text, text) IS 'Fires when an entity of the kind comes into being.';
-
-CREATE FUNCTION automation.on_updated(kind text, columns text[] DEFAULT NULL, filter text DEFAULT NULL,
-                                      id text DEFAULT NULL, hold_for text DEFAULT NULL)
-RETURNS automation.trigger LANGUAGE sql IMMUTABLE
-BEGIN ATOMIC
-    SELECT pg_catalog.jsonb_strip_nulls(
-        pg_catalog.jsonb_build_object('on', 'updated', 'id', id, 'kind', kind, 'columns', columns, 'filter', filter,
-                                      'hold_for', hold_for));
-END;
-COMMENT ON FUNCTION automation.on_updated(text, text[], text, text, text) IS 'Fires when an entity of the kind changes; with columns, only if one of them did.';
-
-CREATE FUNCTION automation.on_deleted(kind text, filter text DEFAULT NULL, id text DEFAULT NULL, hold_for text DEFAULT NULL)
-RETURNS automation.trigger LANGUAGE sql IMMUTABLE
-BEGIN ATOMIC
-    SELECT pg_catalog.jsonb_strip_nulls(
-        pg_catalog.jsonb_build_object('on', 'deleted', 'id', id, 'kind', kind, 'filter', filter, 'hold_for', hold_for));
-END;
-COMMENT ON FUNCTION automation.on_deleted(text, text, text, text) IS 'Fires when an entity of the kind is removed.';
-
-CREATE FUNCTION automation.on_changed(kind text, filter text DEFAULT NULL, id text DEFAULT NULL, hold_for text DEFAULT NULL)
-RETURNS automation.trigger LANGUAGE sql IMMUTABLE
-BEGIN ATOMIC
-    SELECT pg_catalog.jsonb_strip_nulls(
-        pg_catalog.jsonb_build_object('on', 'changed', 'id', id, 'kind', kind, 'filter', filter, 'hold_for', hold_for));
-END;
-COMMENT ON FUNCTION automation.on_changed(text, text, text, text) IS 'Fires when an entity of the kind is created, updated or deleted.';
-
-CREATE FUNCTION automation.on_state(kind text, field text DEFAULT NULL, from_value text DEFAULT NULL,
-                                    to_value text DEFAULT NULL, id text DEFAULT NULL, not_from text[] DEFAULT NULL,
-                                    not_to text[] DEFAULT NULL, filter text DEFAULT NULL, entity text DEFAULT NULL,
-                                    hold_for text DEFAULT NULL)
-RETURNS automation.trigger LANGUAGE sql IMMUTABLE
-BEGIN ATOMIC
-    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
-        'on', 'state', 'id', id, 'kind', kind, 'field', field, 'from', from_value, 'to', to_value,
-        'not_from', not_from, 'not_to', not_to, 'filter', filter, 'entity', entity, 'hold_for', hold_for));
-END;
-COMMENT ON FUNCTION automation.on_state(text, text, text, text, text, text[], text[], text, text, text) IS 'Fires when a field goes from one value to another; without values, on any change of it.';
-
-CREATE FUNCTION automation.on_numeric(kind text, field text DEFAULT NULL, above numeric DEFAULT NULL,
-                                      below numeric DEFAULT NULL, id text DEFAULT NULL, value text DEFAULT NULL,
-                                      filter text DEFAULT NULL, entity text DEFAULT NULL, hold_for text DEFAULT NULL)
-RETURNS automation.trigger LANGUAGE sql IMMUTABLE
-BEGIN ATOMIC
-    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
-        'on', 'numeric', 'id', id, 'kind', kind, 'field', field, 'value', value, 'above', above, 'below', below,
-        'filter', filter, 'entity', entity, 'hold_for', hold_for));
-END;
-COMMENT ON FUNCTION automation.on_numeric(text, text, numeric, numeric, text, text, text, text, text) IS 'Fires when a number comes into a range, not while it is in it.';
-
-CREATE FUNCTION automation.on_event(pattern text, filter text DEFAULT NULL, id text DEFAULT NULL, hold_for text DEFAULT NULL)
-RETURNS automation.trigger LANGUAGE sql IMMUTABLE
-BEGIN ATOMIC
-    SELECT pg_catalog.jsonb_strip_nulls(
-        pg_catalog.jsonb_build_object('on', 'event', 'id', id, 'topic', pattern, 'filter', filter, 'hold_for', hold_for));
-END;
-COMMENT ON FUNCTION automation.on_event(text, text, text, text) IS 'Fires on events whose topic matches the pattern.';
-
-CREATE FUNCTION automation.on_call(id text DEFAULT NULL)
-RETURNS automation.trigger LANGUAGE sql IMMUTABLE
-BEGIN ATOMIC
-    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('on', 'call', 'id', id));
-END;
-COMMENT ON FUNCTION automation.on_call(text) IS 'Fires only when the automation is started by hand or by another automation.';
-
 CREATE FUNCTION automation_internal.duration(length interval)
 RETURNS text LANGUAGE sql IMMUTABLE
 BEGIN ATOMIC
@@ -97,6 +25,130 @@ BEGIN ATOMIC
             ''), '0 milliseconds') END;
 END;
 COMMENT ON FUNCTION automation_internal.duration(interval) IS 'An interval as documents write it, whatever intervalstyle is.';
+
+CREATE FUNCTION automation_internal.trigger_options(id text, filter text, hold_for interval, window_count integer,
+                                                    window_within interval, window_per text, refire text)
+RETURNS jsonb LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+        'id', id, 'filter', filter, 'hold_for', automation_internal.duration(hold_for),
+        'window', CASE WHEN pg_catalog.num_nonnulls(window_count, window_within, window_per, refire) > 0 THEN
+            pg_catalog.jsonb_build_object('count', window_count, 'within', automation_internal.duration(window_within),
+                                          'per', window_per, 'refire', refire) END));
+END;
+COMMENT ON FUNCTION automation_internal.trigger_options(text, text, interval, integer, interval, text, text) IS 'What every trigger by an event can be given.';
+
+CREATE FUNCTION automation.on_created(kind text, filter text DEFAULT NULL, id text DEFAULT NULL,
+    hold_for interval DEFAULT NULL, window_count integer DEFAULT NULL, window_within interval DEFAULT NULL,
+    window_per text DEFAULT NULL, refire text DEFAULT NULL)
+RETURNS automation.trigger LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('on', 'created', 'kind', kind))
+        || automation_internal.trigger_options(id, filter, hold_for, window_count, window_within, window_per, refire);
+END;
+COMMENT ON FUNCTION automation.on_created(text, text, text, interval, integer, interval, text, text) IS 'Fires when an entity of the kind comes into being.';
+
+CREATE FUNCTION automation.on_updated(kind text, columns text[] DEFAULT NULL, filter text DEFAULT NULL, id text DEFAULT NULL,
+    hold_for interval DEFAULT NULL, window_count integer DEFAULT NULL, window_within interval DEFAULT NULL,
+    window_per text DEFAULT NULL, refire text DEFAULT NULL)
+RETURNS automation.trigger LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('on', 'updated', 'kind', kind, 'columns', columns))
+        || automation_internal.trigger_options(id, filter, hold_for, window_count, window_within, window_per, refire);
+END;
+COMMENT ON FUNCTION automation.on_updated(text, text[], text, text, interval, integer, interval, text, text) IS 'Fires when an entity of the kind changes; with columns, only if one of them did.';
+
+CREATE FUNCTION automation.on_deleted(kind text, filter text DEFAULT NULL, id text DEFAULT NULL,
+    hold_for interval DEFAULT NULL, window_count integer DEFAULT NULL, window_within interval DEFAULT NULL,
+    window_per text DEFAULT NULL, refire text DEFAULT NULL)
+RETURNS automation.trigger LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('on', 'deleted', 'kind', kind))
+        || automation_internal.trigger_options(id, filter, hold_for, window_count, window_within, window_per, refire);
+END;
+COMMENT ON FUNCTION automation.on_deleted(text, text, text, interval, integer, interval, text, text) IS 'Fires when an entity of the kind is removed.';
+
+CREATE FUNCTION automation.on_changed(kind text, filter text DEFAULT NULL, id text DEFAULT NULL,
+    hold_for interval DEFAULT NULL, window_count integer DEFAULT NULL, window_within interval DEFAULT NULL,
+    window_per text DEFAULT NULL, refire text DEFAULT NULL)
+RETURNS automation.trigger LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('on', 'changed', 'kind', kind))
+        || automation_internal.trigger_options(id, filter, hold_for, window_count, window_within, window_per, refire);
+END;
+COMMENT ON FUNCTION automation.on_changed(text, text, text, interval, integer, interval, text, text) IS 'Fires when an entity of the kind is created, updated or deleted.';
+
+CREATE FUNCTION automation.on_state(kind text, field text DEFAULT NULL, from_value text DEFAULT NULL, to_value text DEFAULT NULL,
+    id text DEFAULT NULL, not_from text[] DEFAULT NULL, not_to text[] DEFAULT NULL, filter text DEFAULT NULL,
+    entity text DEFAULT NULL,
+    hold_for interval DEFAULT NULL, window_count integer DEFAULT NULL, window_within interval DEFAULT NULL,
+    window_per text DEFAULT NULL, refire text DEFAULT NULL)
+RETURNS automation.trigger LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+        'on', 'state', 'kind', kind, 'field', field, 'from', from_value, 'to', to_value, 'not_from', not_from,
+        'not_to', not_to, 'entity', entity))
+        || automation_internal.trigger_options(id, filter, hold_for, window_count, window_within, window_per, refire);
+END;
+COMMENT ON FUNCTION automation.on_state(text, text, text, text, text, text[], text[], text, text, interval, integer, interval, text, text) IS 'Fires when a field goes from one value to another; without values, on any change of it.';
+
+CREATE FUNCTION automation.on_numeric(kind text, field text DEFAULT NULL, above numeric DEFAULT NULL, below numeric DEFAULT NULL,
+    id text DEFAULT NULL, value text DEFAULT NULL, filter text DEFAULT NULL, entity text DEFAULT NULL,
+    hold_for interval DEFAULT NULL, window_count integer DEFAULT NULL, window_within interval DEFAULT NULL,
+    window_per text DEFAULT NULL, refire text DEFAULT NULL)
+RETURNS automation.trigger LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+        'on', 'numeric', 'kind', kind, 'field', field, 'value', value, 'above', above, 'below', below,
+        'entity', entity))
+        || automation_internal.trigger_options(id, filter, hold_for, window_count, window_within, window_per, refire);
+END;
+COMMENT ON FUNCTION automation.on_numeric(text, text, numeric, numeric, text, text, text, text, interval, integer, interval, text, text) IS 'Fires when a number comes into a range, not while it is in it.';
+
+CREATE FUNCTION automation.on_event(pattern text, filter text DEFAULT NULL, id text DEFAULT NULL,
+    hold_for interval DEFAULT NULL, window_count integer DEFAULT NULL, window_within interval DEFAULT NULL,
+    window_per text DEFAULT NULL, refire text DEFAULT NULL)
+RETURNS automation.trigger LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('on', 'event', 'topic', pattern))
+        || automation_internal.trigger_options(id, filter, hold_for, window_count, window_within, window_per, refire);
+END;
+COMMENT ON FUNCTION automation.on_event(text, text, text, interval, integer, interval, text, text) IS 'Fires on events whose topic matches the pattern.';
+
+CREATE FUNCTION automation.on_call(id text DEFAULT NULL)
+RETURNS automation.trigger LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('on', 'call', 'id', id));
+END;
+COMMENT ON FUNCTION automation.on_call(text) IS 'Fires only when the automation is started by hand or by another automation.';
+
+CREATE FUNCTION automation.dedup(key text, ttl interval DEFAULT NULL)
+RETURNS jsonb LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(
+        pg_catalog.jsonb_build_object('key', key, 'ttl', automation_internal.duration(ttl)));
+END;
+COMMENT ON FUNCTION automation.dedup(text, interval) IS 'For define(dedup => ...): events for which the key has the same value within the time start one run.';
+
+CREATE FUNCTION automation.on_cron(expr text, timezone text DEFAULT 'UTC', missed text DEFAULT 'once',
+                                   overlap text DEFAULT 'skip', id text DEFAULT NULL, filter text DEFAULT NULL)
+RETURNS automation.trigger LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+        'on', 'cron', 'id', id, 'expr', expr, 'timezone', timezone, 'missed', missed, 'overlap', overlap,
+        'filter', filter));
+END;
+COMMENT ON FUNCTION automation.on_cron(text, text, text, text, text, text) IS 'Fires by the clock: minute hour day month weekday, with seconds before them if there are six fields.';
+
+CREATE FUNCTION automation.on_interval(every interval, missed text DEFAULT 'once', overlap text DEFAULT 'skip',
+                                       id text DEFAULT NULL, filter text DEFAULT NULL)
+RETURNS automation.trigger LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+        'on', 'interval', 'id', id, 'every', automation_internal.duration(every), 'missed', missed,
+        'overlap', overlap, 'filter', filter));
+END;
+COMMENT ON FUNCTION automation.on_interval(interval, text, text, text, text) IS 'Fires at equal distances, counted from when the automation was made active.';
 
 CREATE FUNCTION automation_internal.step_options(id text, condition text, continue_on_error boolean,
                                                  allow_failure boolean, timeout interval, retry jsonb, enabled boolean)
@@ -303,6 +355,17 @@ BEGIN ATOMIC
         || automation_internal.step_options(id, condition, continue_on_error, allow_failure, NULL, NULL, enabled);
 END;
 COMMENT ON FUNCTION automation.for_each(text, automation.step[], text, text, boolean, boolean, boolean) IS 'A step that does its steps for each item of a list.';
+
+CREATE FUNCTION automation.bulk(query text, steps automation.step[], rate double precision DEFAULT NULL, id text DEFAULT NULL,
+    condition text DEFAULT NULL, continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL,
+    timeout interval DEFAULT NULL, enabled boolean DEFAULT NULL)
+RETURNS automation.step LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'bulk', 'query', query, 'rate', rate,
+            'steps', pg_catalog.to_jsonb(steps)))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, timeout, NULL, enabled);
+END;
+COMMENT ON FUNCTION automation.bulk(text, automation.step[], double precision, text, text, boolean, boolean, interval, boolean) IS 'A step that does its steps for each row of a query, each row in a run of its own, and waits for all of them.';
 
 CREATE FUNCTION automation.parallel(lanes automation.step[], id text DEFAULT NULL, condition text DEFAULT NULL,
     continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL, enabled boolean DEFAULT NULL)

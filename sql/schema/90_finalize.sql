@@ -27,13 +27,25 @@ COMMENT ON FUNCTION automation_internal.worker_list() IS 'What automation.stat_w
 CREATE TYPE automation.definition AS (name text, version integer, status text, notices text[]);
 COMMENT ON TYPE automation.definition IS 'What define() answers.';
 
+CREATE FUNCTION automation_internal.text_or_object(given text)
+RETURNS jsonb LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT CASE WHEN pg_catalog.ltrim(given) LIKE '{%' THEN given::jsonb ELSE pg_catalog.to_jsonb(given) END;
+END;
+COMMENT ON FUNCTION automation_internal.text_or_object(text) IS 'A text as documents hold it: in words, or an object.';
+
 CREATE FUNCTION automation.define(name text DEFAULT NULL, trigger automation.trigger DEFAULT NULL,
                                   steps automation.step[] DEFAULT NULL, triggers automation.trigger[] DEFAULT NULL,
                                   description text DEFAULT NULL, condition text DEFAULT NULL, key text DEFAULT NULL,
                                   ordering text DEFAULT NULL, tenant text DEFAULT NULL, run_as text DEFAULT NULL,
                                   status text DEFAULT NULL, document text DEFAULT NULL,
                                   on_failure automation.step[] DEFAULT NULL, on_pause text DEFAULT NULL,
-                                  max_steps integer DEFAULT NULL, timeout interval DEFAULT NULL)
+                                  max_steps integer DEFAULT NULL, timeout interval DEFAULT NULL,
+                                  mode text DEFAULT NULL, max_runs integer DEFAULT NULL,
+                                  max_executions text DEFAULT NULL, entity_lock boolean DEFAULT NULL,
+                                  dedup jsonb DEFAULT NULL, priority integer DEFAULT NULL,
+                                  retention text DEFAULT NULL, concurrency integer DEFAULT NULL,
+                                  breaker integer DEFAULT NULL)
 RETURNS SETOF automation.definition LANGUAGE sql
 BEGIN ATOMIC
     -- one text in curly braces is a document
@@ -47,7 +59,10 @@ BEGIN ATOMIC
                pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
                    'name', $1, 'description', $5, 'condition', $6, 'key', $7, 'ordering', $8, 'tenant', $9,
                    'on_failure', pg_catalog.to_jsonb($13), 'on_pause', $14, 'max_steps', $15,
-                   'timeout', automation_internal.duration($16)))
+                   'timeout', automation_internal.duration($16), 'mode', $17, 'max_runs', $18,
+                   'max_executions', automation_internal.text_or_object($19), 'entity_lock', $20, 'dedup', $21,
+                   'priority', $22, 'retention', automation_internal.text_or_object($23), 'concurrency', $24,
+                   'breaker', CASE WHEN $25 = 0 THEN jsonb 'false' ELSE pg_catalog.to_jsonb($25) END))
                || pg_catalog.jsonb_build_object(
                    'triggers', COALESCE(pg_catalog.to_jsonb($4), '[]')
                                || CASE WHEN $2 IS NULL THEN '[]' ELSE pg_catalog.jsonb_build_array($2::jsonb) END,
@@ -56,7 +71,7 @@ BEGIN ATOMIC
      WHERE NOT ($12 IS NOT NULL
         OR ($2 IS NULL AND $3 IS NULL AND $4 IS NULL AND pg_catalog.ltrim($1) LIKE '{%'));
 END;
-COMMENT ON FUNCTION automation.define(text, automation.trigger, automation.step[], automation.trigger[], text, text, text, text, text, text, text, text, automation.step[], text, integer, interval) IS 'Defines an automation, or a new version of one; does nothing if nothing changed.';
+COMMENT ON FUNCTION automation.define(text, automation.trigger, automation.step[], automation.trigger[], text, text, text, text, text, text, text, text, automation.step[], text, integer, interval, text, integer, text, boolean, jsonb, integer, text, integer, integer) IS 'Defines an automation, or a new version of one; does nothing if nothing changed.';
 
 CREATE FUNCTION automation.define(document jsonb)
 RETURNS SETOF automation.definition LANGUAGE sql
@@ -118,6 +133,8 @@ REVOKE ALL ON ALL TABLES IN SCHEMA automation, automation_internal FROM PUBLIC;
 
 COMMENT ON FUNCTION automation.watch_table IS 'Records every change of a table from now on; returns the kind its rows are known as.';
 COMMENT ON FUNCTION automation.unwatch_table IS 'Stops recording changes of a table.';
+COMMENT ON FUNCTION automation.derive_event IS 'Gives the changes of a kind for which a condition holds a further topic; returns the name of the rule.';
+COMMENT ON FUNCTION automation.drop_derived_event IS 'Removes a rule of derive_event(); true if it was there.';
 COMMENT ON FUNCTION automation.set_state IS 'Gives an entity without a table its state; returns the event''s id if that is a change.';
 COMMENT ON FUNCTION automation.patch_state IS 'Merges fields into the state of an entity without a table; null removes a field.';
 COMMENT ON FUNCTION automation.remove_state IS 'Removes an entity without a table.';
@@ -131,8 +148,12 @@ COMMENT ON FUNCTION automation.pause IS 'Stops an automation from starting runs;
 COMMENT ON FUNCTION automation.revert_to_draft IS 'Makes a paused automation a draft again.';
 COMMENT ON FUNCTION automation.drop_automation IS 'Removes an automation; its history stays. Runs under way are cancelled, or go on to their end with runs => ''finish''.';
 COMMENT ON FUNCTION automation.start_run IS 'Starts a run by hand; it begins when this transaction has committed.';
+COMMENT ON FUNCTION automation.start_with_event IS 'Starts a run as if an event had happened; the same event again within ten minutes is the same run.';
 COMMENT ON FUNCTION automation.cancel_run(bigint) IS 'Cancels a run that has not ended, with the runs it waits for.';
 COMMENT ON FUNCTION automation.cancel_run(text) IS 'Cancels every run of yours that has not ended and for which a condition over run holds.';
+COMMENT ON FUNCTION automation.backfill IS 'Runs an automation for each row of a query, as if the row had just been written; returns the job, see progress.';
+COMMENT ON FUNCTION automation.approve_bulk IS 'Lets a bulk job that waits for approval go on.';
+COMMENT ON FUNCTION automation.cancel_bulk IS 'Ends a bulk job: rows under way are cancelled, the others are not begun.';
 COMMENT ON FUNCTION automation.signal IS 'Sends a signal to a run that waits for it by wait_signal(), or will.';
 COMMENT ON FUNCTION automation.skip_step IS 'Makes a run go on without the step it waits at, or behind the step at which it failed.';
 COMMENT ON FUNCTION automation.retry_run IS 'Takes up a failed run again where it failed, or from a step; returns the new run.';

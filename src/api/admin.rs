@@ -95,6 +95,7 @@ fn run_timers(n: default!(i64, "1000")) -> Result<i64, ErrorReport> {
 fn sweep() -> Result<i64, ErrorReport> {
     superuser_only("sweep").or_report()?;
     janitor::keep_house();
+    janitor::tidy();
     Ok(janitor::sweep_all() as i64)
 }
 

@@ -5,16 +5,19 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
+use crate::context;
 use crate::define::{self, Defined};
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::executor;
+use crate::loops;
 use crate::pg::identity;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::snapshot;
+use crate::router::compile_stored;
 use crate::store::automations::{self, Automation};
 use crate::store::events::{NewEvent, Op, append_event};
-use crate::store::live;
-use crate::store::log;
+use crate::store::{gates, live, log};
+use crate::timekeeper;
 
 fn row(defined: Defined) -> (String, i32, String, Vec<String>) {
     (defined.name, defined.version, defined.status, defined.notices)
@@ -88,7 +91,14 @@ fn validate(
     ErrorReport,
 > {
     let owner = identity::current_user();
-    let findings = define::examine(&document.0, owner).err().unwrap_or_default();
+    let (findings, warnings) = match define::examine(&document.0, owner) {
+        Ok((document, program, writes)) => (Vec::new(), loops::warnings(&document.name, &program, &writes)),
+        Err(findings) => (findings, Vec::new()),
+    };
+    let warnings = warnings.into_iter().map(|message| {
+        // What a warning is about is not one place of the document.
+        ("warning".to_owned(), String::new(), None, None, "01000".to_owned(), message, Some(loops::HINT.to_owned()))
+    });
     let rows = findings.into_iter().map(|finding| {
         let (sqlstate, message, hint, place) = finding.error.parts();
         (
@@ -101,7 +111,7 @@ fn validate(
             hint.map(str::to_owned),
         )
     });
-    Ok(TableIterator::new(rows.collect::<Vec<_>>()))
+    Ok(TableIterator::new(rows.chain(warnings).collect::<Vec<_>>()))
 }
 
 /// The versions of an automation, newest first, with how many runs are still on each.
@@ -214,8 +224,9 @@ fn try_transition(name: &str, to: Status) -> Result<&'static str, Refusal> {
     let from = Status::parse(&known.status).ok_or(Refusal::NotFound)?;
     let document: serde_json::Value = serde_json::from_str(&known.document).unwrap_or_default();
     let count = |list: &str| document.get(list).and_then(serde_json::Value::as_array).map_or(0, Vec::len);
-    let details = serde_json::json!({ "from": from.word(), "to": to.word() });
-    let Some(action) = from.transition(to, count("steps"), count("triggers"))? else {
+    let becomes_active = to == Status::Active && from != Status::Active;
+    let valid = !becomes_active || count("steps") == 0 || triggers_are_valid(&known, &document);
+    let Some(action) = from.transition(to, count("steps"), if valid { count("triggers") } else { 0 })? else {
         let action = match to {
             Status::Active => "automation.activated",
             Status::Paused => "automation.paused",
@@ -228,19 +239,54 @@ fn try_transition(name: &str, to: Status) -> Result<&'static str, Refusal> {
     let disabled = serde_json::json!({ "disabled_by": "user", "blame": user });
     automations::set_status(known.id, from.word(), to.word(), "user", &disabled);
     automations::note_change();
+    tell(&known, name, from, to, action);
+    Ok("transitioned")
+}
+
+/// What a real change of status leaves behind, whoever made it: an audit row, an event, and runs that go on.
+pub fn tell(known: &Automation, name: &str, from: Status, to: Status, action: &str) {
+    let details = serde_json::json!({ "from": from.word(), "to": to.word() });
     log::audit(action, name, &details);
     match to {
-        Status::Active => thaw(known.id),
-        Status::Paused | Status::Draft => executor::drop_inactive(known.id, &format!("it was made {}", to.word())),
+        Status::Active => {
+            gates::forget_failures(known.id);
+            super::bulk::go_on(known.id);
+            thaw(known.id);
+            // One that cannot be read is left out by the router as well, which says so.
+            if let Ok(program) = compile_stored(&known.document) {
+                timekeeper::follow(known.id, &program, true);
+            }
+        }
+        Status::Paused | Status::Draft => {
+            timekeeper::rest(known.id);
+            executor::drop_inactive(known.id, &format!("it was made {}", to.word()));
+        }
     }
-    let payload = serde_json::json!({ "automation": name, "from": from.word(), "to": to.word() }).to_string();
+    announce(known, name, action, details);
+}
+
+/// Publishes that an automation's status has changed.
+pub fn announce(known: &Automation, name: &str, action: &str, mut details: serde_json::Value) {
+    details["automation"] = name.into();
+    if let Some(own) = context::automation() {
+        details["chain"] = serde_json::json!([own]);
+    }
     append_event(&NewEvent {
         op: Some(Op::Emitted),
+        kind: Some("automation"),
+        entity_id: Some(name.as_bytes()),
         topic: Some(action),
-        payload: Some(payload.as_bytes()),
+        tenant: known.tenant.as_deref().map(str::as_bytes),
+        payload: Some(details.to_string().as_bytes()),
+        role: Some(known.owner),
         ..Default::default()
     });
-    Ok("transitioned")
+}
+
+/// Is everything that its triggers need still there?
+fn triggers_are_valid(known: &Automation, document: &serde_json::Value) -> bool {
+    let findings = define::examine(document, known.owner).err().unwrap_or_default();
+    !findings.iter().any(|finding| finding.path.starts_with("trigger"))
 }
 
 /// What on_pause => 'freeze' has stopped goes on.
@@ -268,6 +314,7 @@ fn drop_checked(name: &str, runs: &str) -> EngineResult<()> {
         "cancel" => super::runs::cancel_all(known.id),
         "finish" => {
             automations::let_runs_finish(known.id);
+            super::bulk::cancel_all(known.id, true);
             thaw(known.id);
         }
         other => {
@@ -276,6 +323,8 @@ fn drop_checked(name: &str, runs: &str) -> EngineResult<()> {
             );
         }
     }
+    gates::forget(known.id);
+    timekeeper::rest(known.id);
     executor::drop_inactive(known.id, "it was dropped");
     automations::drop(known.id);
     automations::note_change();

@@ -6,6 +6,7 @@ use pgrx::{JsonB, PgRelation};
 
 use super::topics;
 use crate::capture::{attach, read};
+use crate::context;
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::pg::catch::PgError;
 use crate::pg::clock;
@@ -146,7 +147,16 @@ fn own_kind(kind: &str) -> EngineResult<()> {
     }
 }
 
-fn record_difference(kind: &str, id: &str, old: Option<&Json>, new: Option<&Json>) -> Option<i64> {
+/// What a change of state comes to, in the form in which the log keeps it.
+pub struct Difference {
+    pub op: Op,
+    pub changed: Vec<String>,
+    pub prev: String,
+    pub next: String,
+}
+
+/// What differs between two states; None if there is neither.
+pub fn difference(old: Option<&Json>, new: Option<&Json>) -> Option<Difference> {
     let value = |json: Option<&Json>| json.map(Value::from_serde).unwrap_or_default();
     let op = match (old, new) {
         (None, None) => return None,
@@ -157,24 +167,28 @@ fn record_difference(kind: &str, id: &str, old: Option<&Json>, new: Option<&Json
     let empty = serde_json::Map::new();
     let fields = |json: Option<&'_ Json>| json.and_then(Json::as_object).cloned().unwrap_or_else(|| empty.clone());
     let (before, after) = (fields(old), fields(new));
-    let mut changed: Vec<&String> =
-        before.keys().chain(after.keys()).filter(|name| value(before.get(*name)) != value(after.get(*name))).collect();
+    let differs = |name: &&String| value(before.get(*name)) != value(after.get(*name));
+    let mut changed: Vec<String> = before.keys().chain(after.keys()).filter(differs).cloned().collect();
     changed.sort();
     changed.dedup();
-    if op == Op::Updated && changed.is_empty() {
-        return None;
-    }
     // An update keeps only the changed fields of the old state; a field that is gone now must be readable as null.
     let mut next = after.clone();
     let prev: Json = if op == Op::Updated {
         for name in &changed {
-            next.entry((*name).clone()).or_insert(Json::Null);
+            next.entry(name.clone()).or_insert(Json::Null);
         }
-        changed.iter().map(|name| ((*name).clone(), before.get(*name).cloned().unwrap_or_default())).collect()
+        changed.iter().map(|name| (name.clone(), before.get(name).cloned().unwrap_or_default())).collect()
     } else {
         Json::Object(before.clone())
     };
-    let (prev, next) = (prev.to_string(), Json::Object(next).to_string());
+    Some(Difference { op, changed, prev: prev.to_string(), next: Json::Object(next).to_string() })
+}
+
+fn record_difference(kind: &str, id: &str, old: Option<&Json>, new: Option<&Json>) -> Option<i64> {
+    let Difference { op, changed, prev, next } = difference(old, new)?;
+    if op == Op::Updated && changed.is_empty() {
+        return None;
+    }
     Some(append_event(&NewEvent {
         op: Some(op),
         kind: Some(kind),
@@ -197,12 +211,20 @@ fn emit(
     emit_event(topic, &payload.0, dedup_key, tenant).or_report()
 }
 
+/// Tenants of the engine's own are for nobody else.
+pub fn check_tenant(tenant: Option<&str>) -> EngineResult<()> {
+    match tenant.filter(|tenant| tenant.is_empty() || tenant.starts_with('_')) {
+        Some(tenant) => Err(EngineError::invalid(format!("invalid tenant \"{tenant}\""))
+            .hint("A tenant is not empty; names that begin with an underscore are reserved.")),
+        None => Ok(()),
+    }
+}
+
 fn emit_event(topic: &str, payload: &Json, dedup_key: Option<&str>, tenant: Option<&str>) -> EngineResult<i64> {
     topics::check_published(topic)?;
-    if tenant.is_some_and(|tenant| tenant.is_empty() || tenant.starts_with('_')) {
-        return Err(EngineError::invalid(format!("invalid tenant \"{}\"", tenant.unwrap_or_default()))
-            .hint("A tenant is not empty; names that begin with an underscore are reserved."));
-    }
+    check_tenant(tenant)?;
+    let own = context::tenant();
+    let tenant = tenant.or(own.as_deref());
     if let Some(key) = dedup_key {
         let first = claim_dedup(tenant, topic, key);
         if first != 0 {

@@ -77,7 +77,7 @@ fn extract_refs(
 #[pg_extern(immutable, parallel_safe)]
 fn match_topic(pattern: &str, topic: &str) -> Result<bool, ErrorReport> {
     automation_core::topic::validate(pattern).map_err(|error| EngineError::in_text(pattern, &error)).or_report()?;
-    Ok(automation_core::topic::matches(&automation_core::topic::canonical(pattern), topic))
+    Ok(automation_core::topic::matches(pattern, topic))
 }
 
 /// Does a payload match a JSON-Pointer filter such as {"/total": {"gt": 100}}?

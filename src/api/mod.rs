@@ -1,10 +1,13 @@
 //! What SQL can call, one file per noun. Bodies parse arguments, call, and report; decisions are made elsewhere.
 pub mod admin;
 pub mod automations;
+pub mod bulk;
 pub mod clock;
+pub mod derived_events;
 pub mod events;
 pub mod expressions;
 pub mod rights;
 pub mod runs;
+pub mod start_with_event;
 pub mod steer;
 pub mod topics;

@@ -8,6 +8,7 @@ use automation_core::expr::{Budget, FixedScope};
 use automation_core::value::Value;
 
 use super::automations::visible;
+use crate::context;
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::executor;
 use crate::pg::append::next_id;
@@ -16,11 +17,12 @@ use crate::pg::clock;
 use crate::pg::identity::{self, as_engine};
 use crate::pg::jsonb::Jsonb;
 use crate::scope::instant;
+use crate::store::automations::{self, Automation};
 use crate::store::dispatches::{self, Dispatch};
 use crate::store::events::{self, NewEvent, Op, append_event};
 use crate::store::history::{self, EndedRun, Ending};
 use crate::store::live::{self, LiveRun};
-use crate::store::{automations, runs, stats};
+use crate::store::{runs, stats, step_stats};
 
 /// Starts a run by hand. The run's id is known at once; it starts when this transaction has committed.
 #[pg_extern]
@@ -37,25 +39,38 @@ pub fn start_child(name: &str, payload: &str, parent: i64) -> Result<i64, PgErro
     order(name, payload, serde_json::json!({ "parent": parent })).map_err(|error| error.to_pg())
 }
 
+/// An automation that the caller may start now.
+pub fn startable(name: &str) -> EngineResult<Automation> {
+    let known = visible(name)?;
+    if known.status == "active" {
+        return Ok(known);
+    }
+    Err(EngineError::wrong_state(format!("cannot start automation \"{name}\""))
+        .detail(format!("It is {}.", known.status))
+        .hint(format!("SELECT automation.activate('{name}').")))
+}
+
 /// Orders a run: the router starts it when this transaction has committed.
 fn order(name: &str, payload: &str, extra: serde_json::Value) -> EngineResult<i64> {
-    let known = visible(name)?;
-    if known.status != "active" {
-        return Err(EngineError::wrong_state(format!("cannot start automation \"{name}\""))
-            .detail(format!("It is {}.", known.status))
-            .hint(format!("SELECT automation.activate('{name}').")));
-    }
+    let known = startable(name)?;
     let run_id = next_id("run_id_seq");
     let mut order = serde_json::json!({ "automation_id": known.id, "version_id": known.version_id, "run_id": run_id });
     if let (Some(order), serde_json::Value::Object(extra)) = (order.as_object_mut(), extra) {
         order.extend(extra);
     }
-    place(name, known.tenant.as_deref(), &order, Some(payload));
+    let own = context::tenant();
+    if let (Some(own), Some(theirs)) = (&own, &known.tenant)
+        && own != theirs
+    {
+        return Err(EngineError::not_allowed(format!("cannot start automation \"{name}\" of tenant \"{theirs}\""))
+            .detail(format!("The run that starts it belongs to tenant \"{own}\".")));
+    }
+    place(name, known.tenant.as_deref().or(own.as_deref()), &order, Some(payload));
     Ok(run_id)
 }
 
-/// Puts an order to start a run into the log.
-pub fn place(name: &str, tenant: Option<&str>, order: &serde_json::Value, payload: Option<&str>) {
+/// Puts an order to start a run into the log. Returns the order's number.
+pub fn place(name: &str, tenant: Option<&str>, order: &serde_json::Value, payload: Option<&str>) -> i64 {
     let (topic, order) = (format!("automation.invocation.{name}"), order.to_string());
     append_event(&NewEvent {
         op: Some(Op::Started),
@@ -64,7 +79,7 @@ pub fn place(name: &str, tenant: Option<&str>, order: &serde_json::Value, payloa
         next: Some(order.as_bytes()),
         payload: payload.map(str::as_bytes),
         ..Default::default()
-    });
+    })
 }
 
 /// Cancels a run that has not ended, with the runs it waits for. True if this call did it.
@@ -102,8 +117,11 @@ fn cancel_matching(filter: &str) -> EngineResult<i64> {
     Ok(cancelled)
 }
 
-/// Cancels a run that another one waited for and does not any more. It may have ended meanwhile.
+/// Cancels a run or a bulk job that another run waited for and does not any more. It may have ended meanwhile.
 pub fn cancel_abandoned(id: i64) {
+    if super::bulk::cancel_abandoned(id) {
+        return;
+    }
     if let Ok(None) = cancel_known(id, false) {
         as_engine(crate::store::router::wait_for_cursor);
         if let Ok(None) = cancel_known(id, false) {
@@ -170,7 +188,12 @@ fn cancel_known(id: i64, ask: bool) -> EngineResult<Option<bool>> {
 pub fn end_waiting(found: &LiveRun, reason: &str) {
     let ended = executor::cancelled(found, reason);
     let children = ended.abandoned.clone();
-    stats::count_cancelled(ended.automation_id, ended.trigger_no, clock::now());
+    if !ended.is_part() {
+        stats::count_cancelled(ended.automation_id, ended.trigger_no, clock::now());
+        if let Some(tenant) = &ended.tenant {
+            step_stats::count_cancelled(ended.automation_id, tenant, clock::now());
+        }
+    }
     executor::end(&[ended]);
     for child in children {
         cancel_abandoned(child);
@@ -193,6 +216,7 @@ fn end_cancelled(owner: pg_sys::Oid, cancelled: &[Dispatch]) {
 
 /// Cancels everything an automation has queued or waiting.
 pub fn cancel_all(automation_id: i32) {
+    super::bulk::cancel_all(automation_id, false);
     for (owner, id) in automations::pending(automation_id) {
         if let Some(dispatch) = dispatches::one(owner, id).filter(|dispatch| dispatch.reason.starts()) {
             end_cancelled(owner, &[dispatch]);

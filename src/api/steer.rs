@@ -1,38 +1,51 @@
 //! Steering runs that wait or have failed.
+use std::rc::Rc;
+
 use automation_core::machine::{MAX_SIGNAL, Machine};
 use pgrx::JsonB;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
+use super::events::check_tenant;
 use super::runs::place;
+use crate::context;
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::executor::versions;
 use crate::pg::append::next_id;
 use crate::pg::{clock, identity};
-use crate::store::events::{self, NewEvent, Op, append_event};
+use crate::router::derived;
+use crate::store::events::{self, Event, NewEvent, Op, append_event};
 use crate::store::runs::{self, FailedRun};
-use crate::store::{live, log, signals};
+use crate::store::signals::{self, NewSignal};
+use crate::store::{live, log};
 
-/// Sends a signal. A run that waits for it by this name, and by this key if both have one, takes it; until one does, it is
-/// kept. Each signal is taken by one run.
+/// Sends a signal. A run that waits for it by this name, and by this key and of this tenant if both have one, takes it; until
+/// one does, it is kept. Each signal is taken by one run.
 #[pg_extern]
 fn signal(
     name: Option<&str>,
     payload: default!(Option<JsonB>, "'{}'"),
     key: default!(Option<&str>, "NULL"),
+    tenant: default!(Option<&str>, "NULL"),
 ) -> Result<i64, ErrorReport> {
     let payload = payload.map_or_else(|| serde_json::json!({}), |payload| payload.0);
-    name.ok_or_else(|| EngineError::null_argument("name")).and_then(|name| send(name, &payload, key)).or_report()
+    name.ok_or_else(|| EngineError::null_argument("name"))
+        .and_then(|name| send(name, &payload, key, tenant))
+        .or_report()
 }
 
-fn send(name: &str, payload: &serde_json::Value, key: Option<&str>) -> EngineResult<i64> {
+fn send(name: &str, payload: &serde_json::Value, key: Option<&str>, tenant: Option<&str>) -> EngineResult<i64> {
     if name.trim().is_empty() || name.len() > MAX_SIGNAL {
         return Err(EngineError::invalid(format!("the name of a signal has 1 to {MAX_SIGNAL} bytes")));
     }
     if key.is_some_and(|key| key.len() > MAX_SIGNAL) {
         return Err(EngineError::invalid(format!("the key of a signal has at most {MAX_SIGNAL} bytes")));
     }
-    let id = signals::insert(name, key, &payload.to_string(), identity::current_user(), clock::now());
+    check_tenant(tenant)?;
+    let own = context::tenant();
+    let (tenant, payload) = (tenant.or(own.as_deref()), payload.to_string());
+    let signal = NewSignal { name, key, tenant, payload: &payload, sender: identity::current_user() };
+    let id = signals::insert(&signal, clock::now());
     append_event(&NewEvent {
         op: Some(Op::Signalled),
         kind: Some(name),
@@ -129,6 +142,8 @@ fn order_again(id: i64, run: &FailedRun, from_step: Option<&str>, skip: bool) ->
         EngineError::wrong_state(format!("cannot retry run {id}"))
             .detail(format!("Its event {} is not in the log any more.", run.event_id))
     })?;
+    let event = event.ordered().unwrap_or(event);
+    let event = on_its_topic(run, event);
     let run_id = next_id("run_id_seq");
     let order = serde_json::json!({
         "automation_id": run.automation_id,
@@ -144,6 +159,18 @@ fn order_again(id: i64, run: &FailedRun, from_step: Option<&str>, skip: bool) ->
     place(&run.automation, run.tenant.as_deref(), &order, None);
     log::audit("automation.run_retried", &run.automation, &serde_json::json!({ "run": id, "as": run_id }));
     Ok(run_id)
+}
+
+/// The event as the run's trigger heard it. The history does not keep a derived topic; the first one that the trigger
+/// listens to is the one it was.
+fn on_its_topic(run: &FailedRun, event: Event) -> Rc<Event> {
+    let event = Rc::new(event);
+    versions::load(std::iter::once(run.version_id));
+    let Ok(version) = versions::get(run.version_id) else { return event };
+    let Some(trigger) = version.program.triggers.get(run.trigger_no as usize) else { return event };
+    let derivers = derived::current();
+    let heard = trigger.patterns.iter().find_map(|pattern| derivers.heard(pattern, &event).into_iter().next());
+    heard.unwrap_or(event)
 }
 
 /// Tries again what the engine gave up on. Returns the new run.

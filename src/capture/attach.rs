@@ -149,7 +149,7 @@ unsafe fn has_children(oid: pg_sys::Oid) -> bool {
     unsafe { !raw::find_inheritance_children(oid, pg_sys::NoLock as i32).is_null() }
 }
 
-fn check_rights(relation: pg_sys::Oid, table: &str) -> EngineResult<()> {
+pub fn check_rights(relation: pg_sys::Oid, table: &str) -> EngineResult<()> {
     let user = identity::current_user();
     for (mode, name) in [(pg_sys::ACL_TRIGGER, "TRIGGER"), (pg_sys::ACL_SELECT, "SELECT")] {
         // SAFETY: a catalog look-up.

@@ -8,6 +8,11 @@ mod trigger;
 
 pub use trigger::{flush_moved_rows, forget_moved_rows};
 
+/// The table under which the changes of a table are recorded: of a partition, the one that is partitioned.
+pub fn watched_root(relation: pgrx::pg_sys::Oid) -> pgrx::pg_sys::Oid {
+    plan::root_of(relation)
+}
+
 /// Names and types of a table's columns, as they are watched.
 pub fn columns_of(relation: pgrx::pg_sys::Oid) -> Option<Vec<(String, String)>> {
     plan::typed_columns(relation)

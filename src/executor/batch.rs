@@ -8,13 +8,14 @@ use pgrx::pg_sys;
 use super::hold;
 use super::resume::{self, Nudge};
 use super::suspend::Suspension;
-use super::{run, versions, write};
+use super::{breaker, bulk, engine_events, run, step_counts, versions, write};
 use crate::failpoint::failpoint;
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
 use crate::shmem::{self, shared};
 use crate::store::dispatches::{self, Dispatch, Reason};
 use crate::store::events::{self, Event};
+use crate::store::gates::Refused;
 use crate::store::history::{EndedRun, Ending};
 use crate::store::live::{self, LiveRun};
 use crate::store::log::{self, Entry};
@@ -50,6 +51,16 @@ pub struct Claimer {
     pub unsettled: HashSet<(i64, i32)>,
     /// Wake-ups that only the sweep found, in the transaction under way.
     pub rescued: i64,
+    /// Keys of automations about which a run of the batch has decided something: (automation, key).
+    pub touched: HashSet<(i32, String)>,
+    /// How many runs have started in the batch, by the same.
+    pub entered: HashMap<(i32, String), usize>,
+    /// Limits under which the transaction has a place.
+    pub places: HashSet<i64>,
+    /// Automations that were paused because they are executed too often.
+    pub paused: HashSet<i32>,
+    /// What gates have refused without a run to show for it.
+    pub refused: HashMap<Refused, i64>,
     /// Triggers (automation, number) that began to be held in it.
     pub held: Vec<(i32, i16)>,
 }
@@ -69,6 +80,11 @@ impl Claimer {
             armed: Vec::new(),
             unsettled: HashSet::new(),
             rescued: 0,
+            touched: HashSet::new(),
+            entered: HashMap::new(),
+            places: HashSet::new(),
+            paused: HashSet::new(),
+            refused: HashMap::new(),
             held: Vec::new(),
         }
     }
@@ -81,6 +97,16 @@ impl Claimer {
             self.floor = 0;
         }
         self.next_floor = self.floor;
+    }
+
+    /// A batch begins: nothing is in hand yet.
+    fn begin(&mut self) {
+        self.unsettled.clear();
+        self.touched.clear();
+        self.entered.clear();
+        self.places.clear();
+        self.paused.clear();
+        self.refused.clear();
     }
 
     /// Remembers how far this process has claimed, for whoever comes after it should it die.
@@ -152,7 +178,9 @@ const WINDOWS: usize = 20;
 /// Claims dispatches and runs them.
 pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
     claimer.refresh();
-    claimer.unsettled.clear();
+    claimer.begin();
+    engine_events::begin();
+    step_counts::begin();
     let mut batch = Batch { floor: claimer.floor, ..Default::default() };
     for _ in 0..WINDOWS {
         let (claimed, limit) = match work {
@@ -183,7 +211,9 @@ pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
 /// cannot be looked at now keeps its timer, and the conductor sees to it.
 pub fn look_at_armed(claimer: &mut Claimer, armed: &[(i64, i32)]) -> Turn {
     let mut batch = Batch::default();
-    claimer.unsettled.clear();
+    claimer.begin();
+    engine_events::begin();
+    step_counts::begin();
     claimer.shares = claimer.is_worker && armed.len() > 1;
     let mut nudges: HashMap<i64, Vec<Nudge>> = HashMap::new();
     for (run, wait_no) in armed {
@@ -222,6 +252,8 @@ struct Batch {
     done: Vec<i64>,
     undone: Vec<i64>,
     turn: Turn,
+    /// A run has failed: the next one is not begun before its automation's breaker has heard of it.
+    failed: bool,
 }
 
 /// What a batch needs to know of the runs it wakes.
@@ -236,8 +268,9 @@ impl Woken {
     /// Locks the runs that are to be woken.
     fn lock(claimed: &[Dispatch], events: &HashMap<i64, Rc<Event>>) -> Woken {
         let mut nudges: HashMap<i64, Vec<Nudge>> = HashMap::new();
-        for dispatch in claimed.iter().filter(|dispatch| !dispatch.reason.starts() && !dispatch.reason.holds()) {
-            let event = dispatch.cause.and_then(|(id, _)| events.get(&id).cloned());
+        for dispatch in claimed.iter().filter(|dispatch| dispatch.reason.wakes()) {
+            let event = dispatch.cause.and_then(|(id, _)| events.get(&id));
+            let event = event.map(|event| event.on_topic(dispatch.topic.as_deref()));
             let nudge = Nudge { wait_no: dispatch.wait_no, reason: dispatch.reason, event };
             nudges.entry(dispatch.run_id).or_default().push(nudge);
         }
@@ -274,7 +307,8 @@ impl Batch {
         let begun = clock::now();
         claimer.shares = claimer.is_worker && claimed.len() > 1;
         for dispatch in claimed {
-            if claimer.shares && claimer.slow.contains(&dispatch.automation_id) {
+            let long = dispatch.reason == Reason::Bulk && bulk::takes_long(dispatch);
+            if claimer.shares && (long || claimer.slow.contains(&dispatch.automation_id)) {
                 // What is locked with it must not wait for it: end here, and let it have a transaction of its own.
                 self.turn.alone = self.done.is_empty().then_some(dispatch.id);
                 let rest = claimed.iter().filter(|other| other.id >= dispatch.id).map(|other| other.id);
@@ -284,7 +318,7 @@ impl Batch {
             }
             let waits = dispatch.ordering_key.is_some_and(|key| self.blocked.contains(&key))
                 || woken.held.contains(&dispatch.run_id);
-            let late = !self.done.is_empty() && clock::now() - begun > TIME_SLICE;
+            let late = self.failed || !self.done.is_empty() && clock::now() - begun > TIME_SLICE;
             if waits || late || tried.contains(&dispatch.id) {
                 // Whatever comes later with the same key must wait for this one.
                 self.blocked.extend(dispatch.ordering_key);
@@ -300,13 +334,19 @@ impl Batch {
             let mut settled = true;
             if dispatch.reason.holds() {
                 let event = dispatch.cause.and_then(|(id, _)| events.get(&id));
-                let heard = hold::hear(claimer, dispatch, event.map(Rc::as_ref));
+                let event = event.map(|event| event.on_topic(dispatch.topic.as_deref()));
+                let heard = hold::hear(claimer, dispatch, event.as_deref());
                 settled = heard.is_some();
                 heard.into_iter().flatten().for_each(|outcome| self.note(outcome));
             } else {
-                let outcome = match dispatch.reason.starts() {
-                    true => start(claimer, dispatch, events.get(&dispatch.event_id).map(Rc::as_ref)),
-                    false => wake(claimer, dispatch, &mut woken),
+                let outcome = match dispatch.reason {
+                    Reason::Bulk => tend(claimer, dispatch),
+                    reason if reason.starts() => {
+                        let event = events.get(&dispatch.event_id);
+                        let event = event.map(|event| event.on_topic(dispatch.topic.as_deref()));
+                        start(claimer, dispatch, event.as_deref())
+                    }
+                    _ => wake(claimer, dispatch, &mut woken),
                 };
                 self.note(outcome);
             }
@@ -323,7 +363,10 @@ impl Batch {
 
     fn note(&mut self, outcome: Outcome) {
         match outcome {
-            Outcome::Ended(run) => self.ended.push(run),
+            Outcome::Ended(run) => {
+                self.failed |= run.ending == Ending::Failed && breaker::counts(&run);
+                self.ended.push(run);
+            }
             Outcome::Suspended(put) => self.suspended.push(*put),
             Outcome::Stays => {}
         }
@@ -366,6 +409,18 @@ fn start(claimer: &mut Claimer, dispatch: &Dispatch, event: Option<&Event>) -> O
     run::start(claimer, run, dispatch.active, event)
 }
 
+/// Tends a bulk job. What it begins comes through the queue like everything else.
+fn tend(claimer: &mut Claimer, dispatch: &Dispatch) -> Outcome {
+    if dispatch.attempt > MAX_CRASHES {
+        let error = crashed(dispatch);
+        dead_letter(dispatch, claimer.owner, "crashed_server", &error);
+        bulk::give_up(dispatch.run_id, &error);
+    } else {
+        bulk::tend(claimer, dispatch);
+    }
+    Outcome::Stays
+}
+
 /// Wakes a run; the first of its wakes in a batch stands for all of them.
 fn wake(claimer: &mut Claimer, dispatch: &Dispatch, woken: &mut Woken) -> Outcome {
     let Some(live) = woken.runs.remove(&dispatch.run_id) else { return Outcome::Stays };
@@ -401,6 +456,10 @@ pub fn dead_letter(dispatch: &Dispatch, owner: pg_sys::Oid, reason: &'static str
 /// Records that a run failed at commit (a deferred constraint, say), after its own transaction was rolled back.
 pub fn fail(claimer: &mut Claimer, dispatch_id: i64, error: &PgError) {
     let Some(dispatch) = dispatches::one(claimer.owner, dispatch_id) else { return };
+    if dispatch.reason == Reason::Bulk {
+        bulk::give_up(dispatch.run_id, error);
+        return write::write(claimer, &[], &[], &[], &[dispatch_id]);
+    }
     let ended = if dispatch.reason.starts() {
         let event = read_events(std::slice::from_ref(&dispatch)).remove(&dispatch.event_id);
         let run = run::of_dispatch(claimer.owner, &dispatch, event.as_deref(), clock::engine_now());
@@ -421,5 +480,7 @@ pub fn fail(claimer: &mut Claimer, dispatch_id: i64, error: &PgError) {
         }
         run.map(|live| resume::give_up(live, "commit_failed", error))
     };
+    engine_events::begin();
+    step_counts::begin();
     write::write(claimer, ended.as_slice(), &[], &[], &[dispatch_id]);
 }

@@ -11,7 +11,8 @@ use automation_core::gate::{Code, Reason as Why};
 use automation_core::program::Trigger;
 
 use super::batch::{Claimer, MAX_CRASHES, Outcome, crashed, dead_letter};
-use super::run::{self, after_hold, before_hold, enter, error_json, first_walk, may_read, refused};
+use super::gates::{self, Class, Origin, Refusal};
+use super::run::{self, Beginning, enter, error_json, first_walk, may_read, refused};
 use super::versions::{self, Version};
 use super::walk::Run;
 use super::write;
@@ -54,8 +55,13 @@ pub fn hear(claimer: &mut Claimer, dispatch: &Dispatch, event: Option<&Event>) -
         Held::Nothing => None,
         Held::InOtherHands => return None,
     };
-    let fired = hearing.fires(event);
-    hearing.hear(event, held, fired);
+    // What is over by now is over before the event is counted anywhere.
+    let held = hearing.unless_over(event, held)?;
+    match hearing.fires(event)? {
+        Fired::No => hearing.hear(event, held, false)?,
+        Fired::Yes(None) => hearing.hear(event, held, true)?,
+        Fired::Yes(Some(event)) => hearing.hear(&event, held, true)?,
+    }
     Some(hearing.outcomes)
 }
 
@@ -75,6 +81,12 @@ fn of_dispatch(claimer: &Claimer, dispatch: &Dispatch, event: Option<&Event>) ->
     Run { event_id, event_at, ..run::of_dispatch(claimer.owner, dispatch, event, clock::engine_now()) }
 }
 
+/// Whether a trigger fired, with the event if a gate had something to add to it.
+enum Fired {
+    No,
+    Yes(Option<Box<Event>>),
+}
+
 /// One dispatch that is heard.
 struct Hearing<'a> {
     claimer: &'a mut Claimer,
@@ -85,30 +97,46 @@ struct Hearing<'a> {
 }
 
 impl Hearing<'_> {
-    /// Did the event pass the gates before this one? If not, a run that was skipped says so.
-    fn fires(&mut self, event: &Event) -> bool {
+    /// Ends what is held if its time was up before the event happened. None if that must wait.
+    fn unless_over(&mut self, event: &Event, held: Option<Dwell>) -> Option<Option<Dwell>> {
+        let happened = clock::as_seen(event.occurred_at);
+        match held {
+            Some(dwell) if happened >= dwell.deadline && self.beyond_hearing(&dwell, event).is_none() => {
+                let outcome = expire(self.claimer, &dwell, self.dispatch.attempt)?;
+                self.outcomes.push(outcome);
+                Some(None)
+            }
+            held => Some(held),
+        }
+    }
+
+    /// Did the event pass the gates before this one? If not, a run that was skipped says so. None if that cannot be told
+    /// now.
+    fn fires(&mut self, event: &Event) -> Option<Fired> {
         if self.dispatch.reason != Reason::Hold {
-            return false;
+            return Some(Fired::No);
         }
         let run = of_dispatch(self.claimer, self.dispatch, Some(event));
         if !self.dispatch.active {
             self.outcomes.push(Outcome::Ended(run.ended(Ending::Cancelled, Some("automation_not_active"))));
-            return false;
+            return Some(Fired::No);
         }
         let passed = identity::as_role(run.owner, || {
-            may_read(run.owner, event).and_then(|()| before_hold(&run, self.version, event))
+            may_read(run.owner, event).and_then(|()| gates::before_hold(&run, self.version, event))
         });
         match passed {
-            Ok(()) => true,
+            Ok(counted) => Some(Fired::Yes(counted.map(Box::new))),
+            Err(Refusal::Later) => None,
             Err(refusal) => {
-                self.outcomes.push(Outcome::Ended(refused(&run, refusal)));
-                false
+                let outcome = refused(self.claimer, &run, refusal);
+                self.outcomes.push(outcome);
+                Some(Fired::No)
             }
         }
     }
 
     /// Hears an event with what is held, if anything is.
-    fn hear(&mut self, event: &Event, held: Option<Dwell>, fired: bool) {
+    fn hear(&mut self, event: &Event, held: Option<Dwell>, fired: bool) -> Option<()> {
         let held = held.and_then(|dwell| match self.beyond_hearing(&dwell, event) {
             Some(reason) => {
                 self.end(&dwell, &reason);
@@ -127,9 +155,9 @@ impl Hearing<'_> {
         match (heard, held) {
             (Heard::Due, Some(dwell)) => {
                 // Its time was up before this happened.
-                let outcome = expire(self.claimer, &dwell, self.dispatch.attempt);
+                let outcome = expire(self.claimer, &dwell, self.dispatch.attempt)?;
                 self.outcomes.push(outcome);
-                self.hear(event, None, fired);
+                self.hear(event, None, fired)?;
             }
             (Heard::Keep, Some(dwell)) => dwells::hear(dwell.run_id, event),
             (Heard::Cancel(reason), Some(dwell)) => self.end(&dwell, &reason),
@@ -141,6 +169,7 @@ impl Hearing<'_> {
             (Heard::Refuse(reason), _) => self.outcomes.push(Outcome::Ended(explained(&run, &reason))),
             _ => {}
         }
+        Some(())
     }
 
     /// Why an event ends what is held without being looked at any further.
@@ -196,7 +225,11 @@ impl Hearing<'_> {
     fn every_entity(mut self, event: &Event) -> Option<Vec<Outcome>> {
         let key = self.dispatch.ordering_key.unwrap_or_default();
         match dwells::lock_all(key, self.dispatch.automation_id, &self.trigger.id) {
-            Held::Ours(all) => all.into_iter().for_each(|dwell| self.hear(event, Some(dwell), false)),
+            Held::Ours(all) => {
+                for dwell in all {
+                    self.hear(event, Some(dwell), false)?;
+                }
+            }
             Held::Nothing => {}
             Held::InOtherHands => return None,
         }
@@ -237,21 +270,21 @@ fn over(claimer: &mut Claimer, dispatch: &Dispatch) -> Option<Vec<Outcome>> {
             set_timer(dwell.run_id, dwell.deadline, &of_dwell(&dwell));
             Some(Vec::new())
         }
-        Held::Ours(dwell) => Some(vec![expire(claimer, &dwell, dispatch.attempt)]),
+        Held::Ours(dwell) => Some(vec![expire(claimer, &dwell, dispatch.attempt)?]),
     }
 }
 
-/// The time is up: what was held is over, and becomes a run if everything is still as it should be.
-fn expire(claimer: &mut Claimer, dwell: &Dwell, attempt: i16) -> Outcome {
-    remove(dwell);
-    failpoint("hold_over");
+/// The time is up: what was held is over, and becomes a run if everything is still as it should be. None if something that
+/// the run needs is in other hands: then it is over later.
+fn expire(claimer: &mut Claimer, dwell: &Dwell, attempt: i16) -> Option<Outcome> {
     let mut run = Run { attempt, version_id: dwell.automation.version_id, ..of_dwell(dwell) };
     versions::load(std::iter::once(run.version_id));
     let version = match versions::get(run.version_id) {
         Ok(version) => version,
         Err(problem) => {
             let error = Some(error_json(&PgError::new("XX000", problem), None));
-            return Outcome::Ended(EndedRun { error, ..run.ended(Ending::Failed, Some("version_unreadable")) });
+            remove(dwell);
+            return Some(Outcome::Ended(EndedRun { error, ..run.ended(Ending::Failed, Some("version_unreadable")) }));
         }
     };
     let place = version.program.triggers.iter().position(|trigger| trigger.id == dwell.trigger_id);
@@ -263,9 +296,18 @@ fn expire(claimer: &mut Claimer, dwell: &Dwell, attempt: i16) -> Outcome {
     }
     let _context = enter(&run);
     identity::as_role(run.owner, || {
-        if let Err(refusal) = may_read(run.owner, &dwell.event) {
-            return Outcome::Ended(refused(&run, refusal));
+        let origin = Origin { class: Class::Event, again: false, dedups: true };
+        let may = may_read(run.owner, &dwell.event);
+        let reserved = may.and_then(|()| gates::reserve(claimer, &mut run, &version, &dwell.event, origin));
+        if matches!(reserved, Err(Refusal::Later)) {
+            return None;
         }
+        remove(dwell);
+        failpoint("hold_over");
+        let reserved = match reserved {
+            Ok(reserved) => reserved,
+            Err(refusal) => return Some(refused(claimer, &run, refusal)),
+        };
         let latest = dwell.heard.as_ref().unwrap_or(&dwell.event);
         let verdict = {
             let scope = run.scope_at(&version, latest, clock::engine_now().max(dwell.deadline));
@@ -273,7 +315,7 @@ fn expire(claimer: &mut Claimer, dwell: &Dwell, attempt: i16) -> Outcome {
             let budget = &mut Budget::default();
             hold::expire(trigger, &armed_by(dwell), dwell.automation.active, condition, &scope, budget)
         };
-        match verdict {
+        Some(match verdict {
             Expired::Drop(mut reason) => {
                 if reason.code == Code::HoldInactive {
                     reason.found = "it was paused, or given to another role".to_owned();
@@ -282,12 +324,18 @@ fn expire(claimer: &mut Claimer, dwell: &Dwell, attempt: i16) -> Outcome {
             }
             Expired::Fire | Expired::NotYet => match not_recorded(trigger, dwell) {
                 Some(reason) => Outcome::Ended(explained(&run, &reason)),
-                None => match after_hold(&mut run, &version, &dwell.event, false) {
-                    Ok(()) => first_walk(claimer, &run, &version, &dwell.event, &serde_json::Value::Null, true),
-                    Err(refusal) => Outcome::Ended(refused(&run, refusal)),
+                None => match reserved.enter(claimer, &run, &version) {
+                    Ok(queues) => {
+                        let beginning = Beginning { active: true, queues };
+                        let order = (&dwell.event, &serde_json::Value::Null);
+                        first_walk(claimer, &run, &version, &dwell.event, order, beginning)
+                    }
+                    // Too many executions, and somebody is changing the automation at this moment.
+                    Err(Refusal::Later) => refused(claimer, &run, Refusal::Hot),
+                    Err(refusal) => refused(claimer, &run, refusal),
                 },
             },
-        }
+        })
     })
 }
 
@@ -324,7 +372,9 @@ fn of_dwell(dwell: &Dwell) -> Run {
         kind: dwell.event.kind.clone(),
         entity_id: dwell.event.entity_id.clone(),
         key: None,
+        mode_key: None,
         tenant: dwell.event.tenant.clone(),
+        item: None,
     }
 }
 

@@ -2,12 +2,19 @@
 //! as the owner; `automation.dispatch()` calls it for each owner the caller may act for.
 mod batch;
 mod bind;
+mod breaker;
+mod bulk;
+mod bulk_item;
+mod bulk_rows;
+mod engine_events;
+mod gates;
 mod held;
 mod hold;
 mod resume;
 mod run;
 mod scope;
 mod step;
+mod step_counts;
 mod suspend;
 mod sweep;
 pub mod versions;
@@ -15,8 +22,10 @@ mod walk;
 mod write;
 
 pub use batch::{Claimer, Turn, Work, fail, look_at_armed, turn};
+pub use bulk_item::nudge as nudge_bulk;
 pub use hold::{cancel_held, drop_changed, drop_held, drop_inactive};
 pub use resume::cancelled;
-pub use run::of_dispatch;
+pub use run::{item_of, of_dispatch};
 pub use step::call_statement;
+pub use walk::RunOfStep;
 pub use write::end;

@@ -2,12 +2,13 @@
 use std::rc::Rc;
 
 use automation_core::definition::OnPause;
-use automation_core::machine::{Cause, Machine, State, Wait, WaitFor, Woke, error};
+use automation_core::machine::{Cause, JobItem, Machine, State, Wait, WaitFor, Woke, error};
 use automation_core::program::{Action, StopStatus};
-use automation_core::topic;
+use automation_core::topic::engine::hears;
 use automation_core::value::Value;
 
 use super::batch::{Claimer, Outcome};
+use super::gates::{self, Class};
 use super::run::{enter, error_json};
 use super::scope::RunScope;
 use super::suspend;
@@ -18,8 +19,9 @@ use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::pg::identity;
 use crate::pg::snapshot::Snapshot;
-use crate::router::tenant_matches;
+use crate::router::{derived, tenant_matches};
 use crate::store::automations;
+use crate::store::bulk;
 use crate::store::dispatches::Reason;
 use crate::store::events::Event;
 use crate::store::history::{self, EndedRun, Ending};
@@ -53,7 +55,9 @@ pub fn of_live(live: &LiveRun) -> Run {
         kind: live.kind.clone(),
         entity_id: live.entity_id.clone(),
         key: live.key.clone(),
+        mode_key: live.mode_key.clone(),
         tenant: live.tenant.clone(),
+        item: None,
     }
 }
 
@@ -65,7 +69,7 @@ pub fn conclude(machine: &mut Machine<'_>, mut ended: EndedRun) -> Outcome {
 
 /// Moves a run if one of the nudges is what it waits for.
 pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome {
-    let run = of_live(&live);
+    let mut run = of_live(&live);
     let version = match versions::get(run.version_id) {
         Ok(version) => version,
         Err(problem) => {
@@ -79,6 +83,7 @@ pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome
         let ended = run.ended(Ending::Failed, Some("state_unreadable"));
         return Outcome::Ended(EndedRun { error, live: Some(live.waits), ..ended });
     };
+    run.item = state.job;
     let mut live = live;
     if !live.active && version.program.on_pause == OnPause::Freeze {
         // Whoever makes the automation active again must find the run on ice, or not put there at all.
@@ -90,6 +95,24 @@ pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome
             }
         }
     }
+    let program = &version.program;
+    let its_turn = live.queued && gates::is_its_turn(&live);
+    if live.queued && !(its_turn && sweep::may_call(claimer, &live, nudges)) {
+        return Outcome::Stays;
+    }
+    let class = if live.trigger_no < 0 { Class::Schedule } else { Class::Event };
+    if !(gates::may_move(claimer, &live, program)
+        && gates::lock_entity(&run, program)
+        && gates::admit(claimer, &run, program, class))
+    {
+        claimer.unsettled.extend(nudges.iter().map(|nudge| (run.id, nudge.wait_no)));
+        return Outcome::Stays;
+    }
+    if its_turn {
+        live.queued = false;
+        live.started_at = clock::engine_now();
+        run.started_at = live.started_at;
+    }
     let _context = enter(&run);
     let event = live.event.clone();
     identity::as_role(run.owner, || {
@@ -98,9 +121,9 @@ pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome
         let steps = live.steps.strip_suffix(']').unwrap_or_default();
         let steps = if steps == "[" { String::new() } else { steps.to_owned() };
         let mut walk = Walk { claimer, run: &run, version: version.clone(), steps };
-        let mut moved = false;
+        let mut moved = its_turn;
         let mut again = Vec::new();
-        for nudge in nudges {
+        for nudge in nudges.iter().filter(|_| !its_turn) {
             if nudge.reason == Reason::Sweep {
                 moved |= sweep::sweep(walk.claimer, &live, &mut machine, &world);
                 continue;
@@ -136,7 +159,11 @@ pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome
                 look_again(&live, &machine, &world, &again);
                 let (before, steps) = (live.waits.clone(), walk.steps_json());
                 let run = LiveRun { frozen, steps, ..live };
-                Outcome::Suspended(Box::new(suspend::put_away(run, &mut machine, &world, &before)))
+                let mut put = suspend::put_away(run, &mut machine, &world, &before);
+                if its_turn {
+                    put.timers.extend(suspend::run_timeout(&put.run, &machine));
+                }
+                Outcome::Suspended(Box::new(put))
             }
         }
     })
@@ -207,20 +234,31 @@ fn waited(
             }
             woke
         }
-        (WaitFor::Signal { name, key }, _) => match signals::take(name, key.as_deref(), live.owner) {
-            Taken::Payload(payload) => {
-                let payload = Value::from_json(&payload).unwrap_or_default();
-                machine.wake(no, Cause::Signal(payload), world)
+        (WaitFor::Signal { name, key }, _) => {
+            match signals::take(name, key.as_deref(), live.owner, live.tenant.as_deref()) {
+                Taken::Payload(payload) => {
+                    let payload = Value::from_json(&payload).unwrap_or_default();
+                    machine.wake(no, Cause::Signal(payload), world)
+                }
+                Taken::InOtherHands => return Err(InOtherHands),
+                Taken::Nothing if nudge.reason == Reason::Due => machine.wake(no, Cause::Timer, world),
+                Taken::Nothing => Woke::NotYet,
             }
-            Taken::InOtherHands => return Err(InOtherHands),
-            Taken::Nothing if nudge.reason == Reason::Due => machine.wake(no, Cause::Timer, world),
-            Taken::Nothing => Woke::NotYet,
-        },
+        }
         (WaitFor::Run { run }, reason) => match history::outcomes(&[*run]).into_iter().next() {
             Some((_, status, output, failure)) => {
                 let read =
                     |text: Option<String>| text.and_then(|text| Value::from_json(&text).ok()).unwrap_or_default();
                 let (output, error) = (read(output), read(failure));
+                machine.wake(no, Cause::Ended { status, output, error }, world)
+            }
+            None if reason == Reason::Due => machine.wake(no, Cause::Timer, world),
+            None => Woke::NotYet,
+        },
+        (WaitFor::Bulk { job }, reason) => match bulk::ended(*job) {
+            Some((status, counts, failure)) => {
+                let read = |text: &str| Value::from_json(text).unwrap_or_default();
+                let (output, error) = (read(&counts), failure.as_deref().map(read).unwrap_or_default());
                 machine.wake(no, Cause::Ended { status, output, error }, world)
             }
             None if reason == Reason::Due => machine.wake(no, Cause::Timer, world),
@@ -249,9 +287,7 @@ fn by_event(
 
 /// Is it on the topic, of the automation's tenant, and for its owner's eyes?
 fn wanted(machine: &Machine<'_>, pattern: &str, event: &Event, world: &RunScope<'_>) -> bool {
-    topic::matches(pattern, &event.topic())
-        && tenant_matches(machine.program().tenant.as_deref(), event)
-        && world.may_see(event)
+    hears(pattern, &event.topic()) && tenant_matches(machine.program().tenant.as_deref(), event) && world.may_see(event)
 }
 
 /// Was it in the log already when the wait began?
@@ -273,6 +309,7 @@ fn by_log(
 ) -> Woke {
     let Some(note) = note else { return Woke::NotYet };
     let Some(seen) = &note.seen else { return Woke::NotYet };
+    let derivers = derived::current();
     let lookback = match &machine.program().steps[step].action {
         Action::WaitForEvent { lookback, .. } => *lookback,
         _ => None,
@@ -281,10 +318,12 @@ fn by_log(
         // Events carry the time on the wall, the wait that of a clock which may have been set.
         let since = clock::now() - (clock::engine_now() - note.since).max(0);
         for event in crate::store::router::events_after(since - lookback) {
-            if wanted(machine, topic, &event, world)
-                && machine.wake(no, Cause::Event, &world.with_event(&event)) == Woke::Moved
-            {
-                return Woke::Moved;
+            for event in derivers.heard(topic, &Rc::new(event)) {
+                if wanted(machine, topic, &event, world)
+                    && machine.wake(no, Cause::Event, &world.with_event(&event)) == Woke::Moved
+                {
+                    return Woke::Moved;
+                }
             }
         }
         // What began before and was committed since counts as well, however long it took.
@@ -293,13 +332,14 @@ fn by_log(
     let mut above = 0;
     loop {
         let (events, more) = crate::store::router::events_since_seen(&snapshot, seen.xid, above);
-        for event in &events {
-            if by_event(machine, no, Some(note), topic, event, world) == Woke::Moved {
+        let last = events.last().map(|event| event.id);
+        for event in events.into_iter().flat_map(|event| derivers.heard(topic, &Rc::new(event))) {
+            if by_event(machine, no, Some(note), topic, &event, world) == Woke::Moved {
                 return Woke::Moved;
             }
         }
-        match events.last().filter(|_| more) {
-            Some(last) => above = last.id,
+        match last.filter(|_| more) {
+            Some(last) => above = last,
             None => return Woke::NotYet,
         }
     }
@@ -308,7 +348,9 @@ fn by_log(
 /// Looks at the end of the log. The router takes a timer only when it has routed all that it could see, so what it has
 /// not is there.
 fn by_newest(machine: &mut Machine<'_>, no: i32, note: Option<&WaitNote>, topic: &str, world: &RunScope<'_>) -> Woke {
-    for event in crate::store::router::newest_events() {
+    let derivers = derived::current();
+    let newest = crate::store::router::newest_events().into_iter();
+    for event in newest.flat_map(|event| derivers.heard(topic, &Rc::new(event))) {
         if by_event(machine, no, note, topic, &event, world) == Woke::Moved {
             return Woke::Moved;
         }
@@ -320,30 +362,34 @@ fn by_newest(machine: &mut Machine<'_>, no: i32, note: Option<&WaitNote>, topic:
 pub fn give_up(live: LiveRun, reason: &'static str, error: &PgError) -> EndedRun {
     let run = of_live(&live);
     let steps = Some(live.steps.clone()).filter(|steps| steps != "[]");
+    let (abandoned, item) = ties(&live);
     EndedRun {
         error: Some(error_json(error, None)),
         steps,
-        abandoned: children(&live),
+        abandoned,
+        item,
         live: Some(live.waits),
         ..run.ended(Ending::Failed, Some(reason))
     }
 }
 
-fn children(live: &LiveRun) -> Vec<i64> {
+/// What a run that waits has to do with others: the runs and jobs it waits for, and the row of a job that it is for.
+fn ties(live: &LiveRun) -> (Vec<i64>, Option<JobItem>) {
     let state: Option<State> = serde_json::from_str(&live.state).ok();
-    state.map(|state| state.children().collect()).unwrap_or_default()
+    state.map(|state| (state.children().collect(), state.job)).unwrap_or_default()
 }
 
 /// What a cancelled run leaves in the history.
 pub fn cancelled(live: &LiveRun, reason: &str) -> EndedRun {
     let run = of_live(live);
-    let abandoned = children(live);
+    let (abandoned, item) = ties(live);
     let steps = Some(live.steps.clone()).filter(|steps| steps != "[]");
     EndedRun {
         ended_at: clock::engine_now(),
         steps,
         live: Some(live.waits.clone()),
         abandoned,
+        item,
         ..run.ended(Ending::Cancelled, Some(reason))
     }
 }

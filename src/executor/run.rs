@@ -1,37 +1,30 @@
-//! The beginning of a run: gates, then its first walk.
+//! The beginning of a run: through the gates, then its first walk.
 use std::rc::Rc;
 
-use automation_core::condition::Condition;
 use automation_core::definition::OnPause;
-use automation_core::expr::{Budget, ExprError};
-use automation_core::gate::change::Occurrence;
-use automation_core::machine::{Machine, State, Thread, text_of};
+use automation_core::expr::ExprError;
+use automation_core::gate::Code;
+use automation_core::machine::{JobItem, Machine, State, Thread};
 
 use super::batch::{Claimer, Outcome};
+use super::bulk_item;
+use super::gates::{self, Class, Origin, Passed, Refusal};
 use super::resume;
-use super::scope::RunScope;
 use super::suspend;
 use super::versions::{self, Version};
 use super::walk::{Run, Walk, Walked};
 use crate::context::{self, RunContext};
-use crate::numeric;
 use crate::pg::catch::PgError;
 use crate::pg::clock::Micros;
 use crate::pg::identity;
-use crate::router::key_of;
 use crate::store::automations;
 use crate::store::dispatches::Dispatch;
 use crate::store::events::{Event, Op};
 use crate::store::history::{EndedRun, Ending};
 
-/// Why a run did not get to its steps.
-pub enum Refusal {
-    No(&'static str),
-    Failed(&'static str, PgError),
-}
-
 /// What is known of a run that a dispatch starts.
 pub fn of_dispatch(owner: pgrx::pg_sys::Oid, dispatch: &Dispatch, event: Option<&Event>, started_at: Micros) -> Run {
+    let order = event.map(order_of).unwrap_or_default();
     Run {
         id: dispatch.run_id,
         owner,
@@ -44,12 +37,19 @@ pub fn of_dispatch(owner: pgrx::pg_sys::Oid, dispatch: &Dispatch, event: Option<
         event_at: dispatch.event_at,
         started_at,
         depth: event.map_or(0, |event| event.depth),
-        parent: event.and_then(|event| order_of(event)["parent"].as_i64()),
+        parent: order["parent"].as_i64(),
         kind: event.and_then(|event| event.kind.clone()),
         entity_id: event.and_then(|event| event.entity_id.clone()),
         key: None,
+        mode_key: None,
         tenant: event.and_then(|event| event.tenant.clone()),
+        item: bulk_item::of_order(&order),
     }
+}
+
+/// The row of a bulk job that an event orders a run for.
+pub fn item_of(event: &Event) -> Option<JobItem> {
+    bulk_item::of_order(&order_of(event))
 }
 
 /// What start_run() and others ordered; null for any other event.
@@ -63,10 +63,13 @@ fn order_of(event: &Event) -> serde_json::Value {
 /// Begins a run, or takes up again one that had failed: then with the event that it was about.
 pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event) -> Outcome {
     let order = order_of(ordered);
-    let original = order["event"].as_str().and_then(Event::from_json);
+    let original = ordered.ordered();
     let event = original.as_ref().unwrap_or(ordered);
+    // A row stands for an event of its own, also when it is tried again.
+    let meant = bulk_item::event_of(event, &order_of(event));
+    let event = meant.as_ref().unwrap_or(event);
     run.event_id = event.id;
-    run.event_at = event.occurred_at;
+    run.event_at = if event.id == ordered.id { ordered.occurred_at } else { event.occurred_at };
     run.kind.clone_from(&event.kind);
     run.entity_id.clone_from(&event.entity_id);
     let version = match versions::get(run.version_id) {
@@ -77,7 +80,7 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
             return Outcome::Ended(EndedRun { error: Some(error), ..ended });
         }
     };
-    let mut active = active;
+    let mut active = active && !claimer.paused.contains(&run.automation_id);
     if !active && version.program.on_pause == OnPause::Freeze {
         match automations::stays_as_it_is(run.automation_id) {
             Some(now) => active = now,
@@ -93,24 +96,64 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
     let _context = enter(&run);
     let owner = run.owner;
     identity::as_role(owner, || {
-        // What is taken up again has passed the gates already.
-        let gated = order["retry_of"].is_null();
-        let refusal = may_read(owner, event).err().or_else(|| gates(&mut run, &version, event, gated).err());
-        match refusal {
-            Some(refusal) => Outcome::Ended(refused(&run, refusal)),
-            None => first_walk(claimer, &run, &version, event, &order, active),
+        let origin = origin(&run, &version, &order);
+        // The rows of a bulk step have no gates to pass: they are part of a run that has.
+        let passed = may_read(owner, event).and_then(|()| match order["step"].is_null() {
+            true => gates::pass(claimer, &mut run, &version, event, origin),
+            false => Ok(Passed { queues: false, event: None }),
+        });
+        match passed {
+            Ok(passed) => {
+                let event = passed.event.as_ref().unwrap_or(event);
+                let beginning = Beginning { active, queues: passed.queues };
+                first_walk(claimer, &run, &version, event, (ordered, &order), beginning)
+            }
+            Err(refusal) => refused(claimer, &run, refusal),
         }
     })
 }
 
-/// A run that did not get to its steps.
-pub fn refused(run: &Run, refusal: Refusal) -> EndedRun {
-    match refusal {
-        Refusal::No(reason) => run.ended(Ending::Skipped, Some(reason)),
-        Refusal::Failed(reason, error) => {
-            EndedRun { error: Some(error_json(&error, None)), ..run.ended(Ending::Failed, Some(reason)) }
+/// How the run came about.
+fn origin(run: &Run, version: &Version, order: &serde_json::Value) -> Origin {
+    let trigger = version.program.triggers.get(run.trigger_no as usize);
+    let class = match trigger {
+        Some(trigger) if trigger.schedule.is_none() => Class::Event,
+        _ => Class::Schedule,
+    };
+    let dedups = class.dedups() || order["dedup"].as_bool() == Some(true);
+    Origin { class, again: !order["retry_of"].is_null(), dedups }
+}
+
+/// What becomes of a run that did not pass the gates.
+pub fn refused(claimer: &mut Claimer, run: &Run, refusal: Refusal) -> Outcome {
+    let reason = match refusal {
+        Refusal::Later => {
+            claimer.unsettled.insert((run.id, 0));
+            return Outcome::Stays;
         }
+        Refusal::Failed(reason, error) => {
+            let error = Some(error_json(&error, None));
+            return Outcome::Ended(EndedRun { error, ..run.ended(Ending::Failed, Some(reason)) });
+        }
+        Refusal::Counted(code) => code.word(),
+        Refusal::Skipped(reason) => reason,
+        Refusal::Hot => Code::Hot.word(),
+    };
+    *claimer.refused.entry((run.automation_id, run.trigger_no, reason)).or_default() += 1;
+    match refusal {
+        Refusal::Skipped(_) => Outcome::Ended(run.ended(Ending::Skipped, Some(reason))),
+        Refusal::Hot => Outcome::Ended(run.ended(Ending::Hot, Some(reason))),
+        _ => Outcome::Stays,
     }
+}
+
+/// How a run that has passed the gates begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Beginning {
+    /// Its automation is active.
+    pub active: bool,
+    /// Others with the same key come first.
+    pub queues: bool,
 }
 
 /// Takes the first steps of a run that has passed all gates.
@@ -119,16 +162,20 @@ pub fn first_walk(
     run: &Run,
     version: &Rc<Version>,
     event: &Event,
-    order: &serde_json::Value,
-    active: bool,
+    (ordered, order): (&Event, &serde_json::Value),
+    beginning: Beginning,
 ) -> Outcome {
     let world = run.scope(version, event);
-    let state = resume_point(version, order);
+    let state = bulk_item::begin(version, ordered, order).unwrap_or_else(|| resume_point(version, order));
     let mut machine = Machine::new(&version.program, state, run.id as u64, run.key.clone());
+    machine.belongs_to(run.item);
     if order["skip"].as_bool() == Some(true) {
         machine.pass_over();
     }
-    if !active && version.program.on_pause == OnPause::Freeze {
+    if beginning.queues {
+        return Outcome::Suspended(Box::new(suspend::queued(run, event, &machine)));
+    }
+    if !beginning.active && version.program.on_pause == OnPause::Freeze {
         return Outcome::Suspended(Box::new(suspend::frozen(run, event, &machine)));
     }
     let mut walk = Walk { claimer, run, version: version.clone(), steps: String::new() };
@@ -155,9 +202,9 @@ fn resume_point(version: &Version, order: &serde_json::Value) -> State {
         // but not what was local to the block it failed in
         let outer = |thread: &Thread| thread.frames.first().map_or(&thread.vars, |frame| &frame.vars).clone();
         let vars = state.threads.first().map(outer).unwrap_or_default();
-        let results = std::mem::take(&mut state.results);
+        let (results, item) = (std::mem::take(&mut state.results), state.item.take());
         state = at;
-        state.results = results;
+        (state.results, state.item) = (results, item);
         state.threads[0].vars = vars;
     }
     state
@@ -170,6 +217,7 @@ pub fn enter(run: &Run) -> context::Entered {
         automation: run.automation.clone(),
         owner: run.owner,
         depth: run.depth,
+        tenant: run.tenant.clone(),
     })
 }
 
@@ -187,63 +235,6 @@ pub fn may_read(owner: pgrx::pg_sys::Oid, event: &Event) -> Result<(), Refusal> 
         ..PgError::new("42501", format!("permission denied for table {table}"))
     };
     Err(Refusal::Failed("permission_denied", error))
-}
-
-fn gates(run: &mut Run, version: &Version, event: &Event, gated: bool) -> Result<(), Refusal> {
-    if gated {
-        before_hold(run, version, event)?;
-    }
-    after_hold(run, version, event, gated)
-}
-
-/// The gates before `hold_for`: what of config and filter was not decided when the event was routed.
-pub fn before_hold(run: &Run, version: &Version, event: &Event) -> Result<(), Refusal> {
-    let Some(trigger) = version.program.triggers.get(run.trigger_no as usize) else { return Ok(()) };
-    let filter = trigger.filter.as_ref().filter(|filter| !filter.is_pure_event());
-    if trigger.has_pure_change() && filter.is_none() {
-        return Ok(());
-    }
-    let scope = run.scope(version, event);
-    if !trigger.has_pure_change() {
-        let occurrence =
-            Occurrence { tenant: event.tenant.as_deref(), entity: event.entity_id.as_deref(), changed: &event.changed };
-        if numeric::config(run.automation_id, trigger, || key_of(event), &occurrence, &scope).is_err() {
-            return Err(Refusal::No("trigger"));
-        }
-    }
-    filter.map_or(Ok(()), |filter| judge(filter, &scope, "filter"))
-}
-
-/// The gates behind it. The condition was looked at already if it is not to be `conditional`.
-pub fn after_hold(run: &mut Run, version: &Version, event: &Event, conditional: bool) -> Result<(), Refusal> {
-    let program = &version.program;
-    let condition = program.condition.as_ref().filter(|_| conditional);
-    if condition.is_none() && program.key.is_none() {
-        return Ok(());
-    }
-    let scope = run.scope(version, event);
-    if let Some(condition) = condition {
-        judge(condition, &scope, "condition")?;
-    }
-    if let Some(key) = &program.key {
-        match key.eval(&scope, &mut Budget::default()) {
-            Ok(value) => run.key = value.to_text(),
-            Err(error) => return Err(Refusal::Failed("key_failed", from_expression(&error, key.text()))),
-        }
-    }
-    Ok(())
-}
-
-fn judge(condition: &Condition, scope: &RunScope<'_>, reason: &'static str) -> Result<(), Refusal> {
-    match holds(condition, scope) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(Refusal::No(reason)),
-        Err(error) => Err(Refusal::Failed("condition_failed", from_expression(&error, &text_of(condition)))),
-    }
-}
-
-fn holds(condition: &Condition, scope: &RunScope<'_>) -> Result<bool, ExprError> {
-    condition.holds(scope, &mut Budget::default())
 }
 
 pub fn from_expression(error: &ExprError, text: &str) -> PgError {

@@ -34,14 +34,26 @@ impl<'a> RunScope<'a> {
         }
     }
 
+    /// The event that the run is about.
+    pub fn cause(&self) -> &'a Event {
+        self.event.event()
+    }
+
     /// Entities are to be read anew.
     pub fn forget(&self) {
         self.states.borrow_mut().clear();
     }
 
-    /// May whoever runs this see the event? Custom events are for everybody, a table's for those who may read it.
+    /// May whoever runs this see the event? Custom events are for everybody, a table's for those who may read it, what the
+    /// engine tells of an automation for those who may see the automation; and nobody's are for another tenant's run.
     pub fn may_see(&self, event: &Event) -> bool {
-        event.relation.is_none_or(|relation| identity::may_read(relation, identity::current_user()))
+        let user = identity::current_user();
+        let tenants = self.event.tenant().zip(event.tenant.as_deref());
+        if tenants.is_some_and(|(own, other)| own != other) {
+            return false;
+        }
+        event.relation.is_none_or(|relation| identity::may_read(relation, user))
+            && (!event.is_engines() || identity::has_role(user, event.role))
     }
 
     /// The same world with another event in it: the one that a run waits for.

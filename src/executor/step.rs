@@ -109,10 +109,11 @@ fn act(version: &Version, place: usize, step: &Step, scope: &dyn Scope) -> Resul
             topics::check_published(&topic).map_err(|error| PgError::new("22023", error.message().to_owned()))?;
             let value = payload.eval(scope, &mut budget).map_err(|error| from_expression(&error, payload.text()))?;
             let text = value.to_json();
+            let tenant = crate::context::tenant();
             let event = NewEvent {
                 op: Some(Op::Emitted),
                 topic: Some(&topic),
-                tenant: None,
+                tenant: tenant.as_deref().map(str::as_bytes),
                 payload: Some(text.as_bytes()),
                 ..Default::default()
             };
@@ -138,7 +139,8 @@ fn act(version: &Version, place: usize, step: &Step, scope: &dyn Scope) -> Resul
     }
 }
 
-fn evaluate(template: &SqlTemplate, scope: &dyn Scope, budget: &mut Budget) -> Result<Vec<Value>, PgError> {
+/// The values that a statement's expressions have now.
+pub fn evaluate(template: &SqlTemplate, scope: &dyn Scope, budget: &mut Budget) -> Result<Vec<Value>, PgError> {
     let value = |expr: &automation_core::expr::Expr| -> Result<Value, ExprError> { expr.eval(scope, budget) };
     template
         .params()

@@ -2,10 +2,11 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-use automation_core::machine::{Machine, State, Wait, WaitFor};
+use automation_core::machine::{JobItem, Machine, State, Wait, WaitFor};
 use automation_core::program::Action;
 use automation_core::topic;
 
+use super::engine_events;
 use super::scope::RunScope;
 use super::walk::Run;
 use crate::pg::clock::{self, Micros, POSTGRES_EPOCH};
@@ -35,6 +36,8 @@ pub struct Suspension {
     pub arm: Vec<(i64, i32)>,
     /// Runs that nobody waits for any more.
     pub abandoned: Vec<i64>,
+    /// The row of a bulk job that the run is for.
+    pub item: Option<JobItem>,
 }
 
 /// Suspends a run that has just begun.
@@ -62,6 +65,25 @@ pub fn frozen(run: &Run, event: &Event, machine: &Machine<'_>) -> Suspension {
         cleared: Vec::new(),
         arm: Vec::new(),
         abandoned: Vec::new(),
+        item: machine.state.job,
+    }
+}
+
+/// Puts a run aside before its first step, because others with the same key come first. What ended between our look at
+/// those and our commit had nobody to tell, so the run is looked at once more after that.
+pub fn queued(run: &Run, event: &Event, machine: &Machine<'_>) -> Suspension {
+    let state = to_json(&machine.state);
+    let run = LiveRun { queued: true, state, ..live(run, event, "[]".to_owned()) };
+    let arm = Timer { due_at: clock::now() + ARM_GRACE, waiter: waiter(&run, 0), kind: TimerKind::Arm };
+    Suspension {
+        timers: vec![arm],
+        arm: vec![(run.id, 0)],
+        run,
+        is_new: true,
+        wakes: Vec::new(),
+        cleared: Vec::new(),
+        abandoned: Vec::new(),
+        item: machine.state.job,
     }
 }
 
@@ -79,9 +101,11 @@ fn live(run: &Run, event: &Event, steps: String) -> LiveRun {
         trigger_no: run.trigger_no,
         depth: run.depth,
         frozen: false,
+        queued: false,
         kind: run.kind.clone(),
         entity_id: run.entity_id.clone(),
         key: run.key.clone(),
+        mode_key: run.mode_key.clone(),
         tenant: run.tenant.clone(),
         event: event.clone(),
         state: String::new(),
@@ -118,7 +142,16 @@ pub fn put_away(mut run: LiveRun, machine: &mut Machine<'_>, world: &RunScope<'_
     run.state = to_json(&machine.state);
     run.waits = notes;
     let Put { wakes, timers, arm } = put;
-    Suspension { run, is_new: false, wakes, timers, cleared, arm, abandoned: machine.take_abandoned() }
+    Suspension {
+        run,
+        is_new: false,
+        wakes,
+        timers,
+        cleared,
+        arm,
+        abandoned: machine.take_abandoned(),
+        item: machine.state.job,
+    }
 }
 
 /// A wait was looked at in vain: sets the timer for the next look. One that was due and is not, because a clock was set
@@ -193,6 +226,9 @@ impl Put {
             refs: Vec::new(),
             seen: None,
         };
+        if matches!(wait.what, WaitFor::Delay | WaitFor::Until | WaitFor::Event { .. } | WaitFor::Signal { .. }) {
+            engine_events::step_started(run.id, &machine.program().steps[wait.step], 1);
+        }
         let mut evaluated_later = true;
         match &wait.what {
             WaitFor::Delay | WaitFor::Retry | WaitFor::Turn | WaitFor::Lanes { .. } => {
@@ -217,6 +253,10 @@ impl Put {
             WaitFor::Run { run } => {
                 note.what = format!("run {run}");
                 // It starts after our commit at the earliest.
+                evaluated_later = false;
+            }
+            WaitFor::Bulk { job } => {
+                note.what = format!("bulk job {job}");
                 evaluated_later = false;
             }
         }
@@ -276,7 +316,9 @@ pub fn wakes_of(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunSc
         WaitFor::Event { topic } if topic::is_pattern(topic) => vec![wake(Source::Pattern, topic.clone(), None)],
         WaitFor::Event { topic } => vec![wake(Source::Topic, topic.clone(), None)],
         WaitFor::Signal { name, key } => vec![wake(Source::Signal, name.clone(), key.clone())],
-        WaitFor::Run { run } => vec![wake(Source::Run, "run".to_owned(), Some(run.to_string()))],
+        WaitFor::Run { run: id } | WaitFor::Bulk { job: id } => {
+            vec![wake(Source::Run, "run".to_owned(), Some(id.to_string()))]
+        }
         WaitFor::Delay | WaitFor::Retry | WaitFor::Turn | WaitFor::Lanes { .. } => Vec::new(),
     }
 }

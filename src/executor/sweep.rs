@@ -9,6 +9,7 @@ use super::resume::{Nudge, nudged};
 use super::scope::RunScope;
 use super::suspend;
 use crate::router;
+use crate::store::bulk;
 use crate::store::dispatches::{self, Reason};
 use crate::store::history;
 use crate::store::live::LiveRun;
@@ -44,6 +45,18 @@ pub fn sweep(claimer: &mut Claimer, live: &LiveRun, machine: &mut Machine<'_>, w
         }
     }
     moved
+}
+
+/// May a run whose turn it is be moved? The sweep finds one only if whoever ended before it has failed to tell.
+pub fn may_call(claimer: &mut Claimer, live: &LiveRun, nudges: &[Nudge]) -> bool {
+    if nudges.iter().any(|nudge| nudge.reason != Reason::Sweep) {
+        return true;
+    }
+    let coming = dispatches::is_queued(live.owner, live.id) || router::has_turn_coming(live.id);
+    if !coming {
+        tell(claimer, live, "it was the run's turn, but nothing had told it so");
+    }
+    !coming
 }
 
 fn tell(claimer: &mut Claimer, live: &LiveRun, message: &str) {
@@ -101,8 +114,9 @@ fn is_fulfilled(live: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunS
             let mut trial = Machine::new(machine.program(), machine.state.clone(), live.id as u64, live.key.clone());
             trial.wake(wait.no, Cause::Look, world) == Woke::Moved
         }
-        WaitFor::Signal { name, key } => signals::is_there(name, key.as_deref(), live.owner),
+        WaitFor::Signal { name, key } => signals::is_there(name, key.as_deref(), live.owner, live.tenant.as_deref()),
         WaitFor::Run { run } => !history::outcomes(&[*run]).is_empty(),
+        WaitFor::Bulk { job } => bulk::ended(*job).is_some(),
         WaitFor::Event { .. } | WaitFor::Delay | WaitFor::Retry | WaitFor::Turn | WaitFor::Lanes { .. } => false,
     }
 }

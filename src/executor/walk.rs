@@ -3,16 +3,18 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 use automation_core::expr::{Budget, Scope};
-use automation_core::machine::{End, Machine, Next, Record};
-use automation_core::program::{Action, Program, StopStatus};
-use automation_core::template::JsonTemplate;
+use automation_core::machine::{End, JobItem, Machine, Next, Record};
+use automation_core::program::{Action, Program, Step, StopStatus};
+use automation_core::template::{JsonTemplate, SqlTemplate};
 use automation_core::value::Value;
 use pgrx::pg_sys;
 
 use super::batch::Claimer;
+use super::engine_events;
 use super::run::{error_json, from_expression};
 use super::scope::RunScope;
 use super::step;
+use super::step_counts;
 use super::versions::Version;
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
@@ -41,7 +43,11 @@ pub struct Run {
     pub kind: Option<String>,
     pub entity_id: Option<String>,
     pub key: Option<String>,
+    /// What runs that exclude each other have in common.
+    pub mode_key: Option<String>,
     pub tenant: Option<String>,
+    /// The row of a bulk job that it is for.
+    pub item: Option<JobItem>,
 }
 
 impl Run {
@@ -70,8 +76,10 @@ impl Run {
             parent: self.parent,
             output: None,
             state: None,
+            mode_key: self.mode_key.clone(),
             live: None,
             abandoned: Vec::new(),
+            item: self.item,
         }
     }
 
@@ -93,6 +101,17 @@ impl Run {
         ]);
         RunScope::new(event, now, run, id)
     }
+}
+
+/// A run at a step that begins a bulk job.
+pub struct RunOfStep {
+    pub id: i64,
+    pub owner: pg_sys::Oid,
+    pub automation_id: i32,
+    pub version_id: i32,
+    pub trigger_no: i16,
+    pub depth: i16,
+    pub step: i32,
 }
 
 /// How a walk ended.
@@ -137,10 +156,14 @@ impl Walk<'_> {
                 machine.give_up(StopStatus::Failed, "timed_out", too_late(&version.program));
                 continue;
             }
+            engine_events::step_started(self.run.id, step, machine.attempt(thread));
             let wall = clock::now();
             let outcome = match &step.action {
                 Action::Run { automation, args } => {
                     self.start_run(machine, thread, automation, args, world).map(Done::Waits)
+                }
+                Action::Bulk { query, rate, .. } => {
+                    self.start_bulk(machine, thread, place, query, *rate, world).map(Done::WaitsForJob)
                 }
                 _ => {
                     let scope = machine.scope(thread, world);
@@ -168,6 +191,7 @@ impl Walk<'_> {
                     machine.fail(thread, shown, world.now().0);
                 }
                 Ok(Done::Waits(run)) => machine.wait_for_run(thread, run, world.now().0),
+                Ok(Done::WaitsForJob(job)) => machine.wait_for_bulk(thread, job, world.now().0),
                 Ok(Done::Result(result)) => {
                     let attempt = machine.attempt(thread);
                     self.write(place, "completed", attempt, began, clock::engine_now(), Some(&result.shown), None);
@@ -206,12 +230,41 @@ impl Walk<'_> {
         crate::api::runs::start_child(automation, &payload.to_json(), self.run.id)
     }
 
+    fn start_bulk(
+        &self,
+        machine: &Machine<'_>,
+        thread: u32,
+        place: usize,
+        query: &SqlTemplate,
+        rate: Option<f64>,
+        world: &RunScope<'_>,
+    ) -> Result<i64, PgError> {
+        let values = step::evaluate(query, &machine.scope(thread, world), &mut Budget::default())?;
+        let around = machine.surroundings(thread);
+        let run = RunOfStep {
+            id: self.run.id,
+            owner: self.run.owner,
+            automation_id: self.run.automation_id,
+            version_id: self.run.version_id,
+            trigger_no: self.run.trigger_no,
+            depth: self.run.depth,
+            step: place as i32,
+        };
+        Ok(crate::api::bulk::start_step(&run, &self.version, (query.sql(), &values), rate, world.cause(), &around))
+    }
+
     fn note(&mut self, records: Vec<Record>, began: Micros) {
         for record in records {
             let since = record.since.map_or(began, |since| since - crate::pg::clock::POSTGRES_EPOCH);
             let result = record.result.as_ref().map(Value::to_json);
             let error = record.error.as_ref().map(Value::to_json);
             let (result, error) = (result.as_deref(), error.as_deref());
+            // What the machine does itself begins and ends in one; what waited was told of when it began.
+            let step = self.version.program.steps.get(record.step);
+            if let Some(step) = step.filter(|step| record.since.is_none() && !acts(step) && record.status != "skipped")
+            {
+                engine_events::step_started(self.run.id, step, record.attempt);
+            }
             self.write(record.step, record.status, record.attempt, since, clock::engine_now(), result, error);
         }
     }
@@ -228,6 +281,8 @@ impl Walk<'_> {
         error: Option<&str>,
     ) {
         let Some(step) = self.version.program.steps.get(place) else { return };
+        engine_events::step_ended(self.run.id, step, status, attempt, error);
+        step_counts::note(self.run, place, &step.id, status, attempt, ended - began);
         self.steps.push(if self.steps.is_empty() { '[' } else { ',' });
         let (at, took) = (began - self.run.started_at, ended - began);
         // Writing to a String cannot fail.
@@ -291,7 +346,21 @@ pub fn too_late(program: &Program) -> Value {
     Value::from_json(&error_json(&error, None)).unwrap_or_default()
 }
 
+/// Is it more than the machine can do itself?
+fn acts(step: &Step) -> bool {
+    matches!(
+        step.action,
+        Action::Sql(_)
+            | Action::Call { .. }
+            | Action::Publish { .. }
+            | Action::Notify { .. }
+            | Action::StoreState { .. }
+            | Action::Run { .. }
+    )
+}
+
 enum Done {
     Result(step::StepResult),
     Waits(i64),
+    WaitsForJob(i64),
 }

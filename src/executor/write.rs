@@ -2,15 +2,22 @@
 use std::collections::HashMap;
 
 use super::batch::Claimer;
+use super::breaker;
+use super::bulk_item;
+use super::engine_events;
+use super::step_counts;
 use super::suspend::Suspension;
+use super::versions;
 use crate::failpoint::failpoint;
 use crate::pg::clock;
 use crate::pg::session;
 use crate::store::dispatches;
 use crate::store::events::{NewEvent, Op, append_event};
+use crate::store::gates;
 use crate::store::history::{self, EndedRun, Ending};
 use crate::store::live::{self, LiveRun};
 use crate::store::stats::{self, Counts};
+use crate::store::step_stats;
 use crate::store::timers::{self, Timer};
 use crate::store::wakes::{self, Wake};
 use crate::workers;
@@ -29,9 +36,14 @@ pub fn write(
     let at = clock::now();
     timers::disarm(disarmed);
     suspend(claimer, suspended);
-    end(ended);
+    bulk_item::count_suspended(suspended);
+    put_down(ended);
+    engine_events::tell(ended, suspended);
     dispatches::finish(claimer.owner, done);
     count(ended, suspended, &std::mem::take(&mut claimer.held), at);
+    gates::add_refusals(&claimer.refused, at);
+    breaker::hear(ended);
+    step_counts::write(at);
     for run in ended.iter().flat_map(|run| &run.abandoned).chain(suspended.iter().flat_map(|put| &put.abandoned)) {
         crate::api::runs::cancel_abandoned(*run);
     }
@@ -68,8 +80,14 @@ fn suspend(claimer: &mut Claimer, suspended: &[Suspension]) {
     claimer.armed.extend(suspended.iter().flat_map(|put| put.arm.iter().copied()));
 }
 
-/// Writes runs into the history, and removes what they left behind when they suspended.
+/// Ends runs outside of a batch.
 pub fn end(ended: &[EndedRun]) {
+    put_down(ended);
+    engine_events::tell_ended(ended);
+}
+
+/// Writes runs into the history, and removes what they left behind when they suspended.
+fn put_down(ended: &[EndedRun]) {
     if ended.is_empty() {
         return;
     }
@@ -85,17 +103,60 @@ pub fn end(ended: &[EndedRun]) {
         wakes::delete(&waits);
         timers::delete(&waits);
         live::delete(&had_waited.iter().map(|run| run.id).collect::<Vec<_>>());
+        call_next(&had_waited);
     }
-    for run in ended.iter().filter(|run| run.parent.is_some()) {
+    bulk_item::count_ended(ended);
+    versions::load(ended.iter().filter(|run| run.trigger_no >= 0).map(|run| run.version_id));
+    for run in ended {
+        let frees = frees_a_tick(run).then(|| serde_json::json!({ "automation_id": run.automation_id }).to_string());
+        // The rows of a bulk step are not waited for one by one.
+        if (run.parent.is_none() || run.item.is_some()) && frees.is_none() {
+            continue;
+        }
         let id = run.id.to_string();
-        append_event(&NewEvent { op: Some(Op::Ended), entity_id: Some(id.as_bytes()), ..Default::default() });
+        append_event(&NewEvent {
+            op: Some(Op::Ended),
+            entity_id: Some(id.as_bytes()),
+            next: frees.as_deref().map(str::as_bytes),
+            ..Default::default()
+        });
     }
+}
+
+/// Tells those that are first in the queues behind runs that have ended.
+fn call_next(ended: &[&EndedRun]) {
+    let mut behind: Vec<(i32, &str)> =
+        ended.iter().filter_map(|run| Some((run.automation_id, run.mode_key.as_deref()?))).collect();
+    behind.sort_unstable();
+    behind.dedup();
+    if behind.is_empty() {
+        return;
+    }
+    for next in live::next_queued(&behind) {
+        let order = serde_json::json!({
+            "do": "turn",
+            "run_id": next.run_id,
+            "owner": next.owner.to_u32(),
+            "automation_id": next.automation_id,
+            "version_id": next.version_id,
+        });
+        append_event(&NewEvent { op: Some(Op::Moved), next: Some(order.to_string().as_bytes()), ..Default::default() });
+    }
+}
+
+/// May a tick of the schedule that started it wait for its end?
+fn frees_a_tick(run: &EndedRun) -> bool {
+    let Ok(place) = usize::try_from(run.trigger_no) else { return false };
+    let Ok(version) = versions::get(run.version_id) else { return false };
+    let schedule = version.program.triggers.get(place).and_then(|trigger| trigger.schedule.as_ref());
+    schedule.is_some_and(automation_core::schedule::Schedule::may_queue)
 }
 
 /// Counts what became of runs, and what began to be held: (automation, trigger).
 pub fn count(ended: &[EndedRun], suspended: &[Suspension], held: &[(i32, i16)], at: i64) {
     let mut counts: HashMap<(i32, i16), Counts> = HashMap::new();
-    for run in ended {
+    // What was hot executed nothing and does not count; the rows of a bulk step are parts of a run that is counted itself.
+    for run in ended.iter().filter(|run| run.ending != Ending::Hot && !run.is_part()) {
         let counts = counts.entry((run.automation_id, run.trigger_no)).or_default();
         counts.entered += i64::from(run.live.is_none());
         counts.run_time_us += run.ended_at - run.started_at;
@@ -103,16 +164,41 @@ pub fn count(ended: &[EndedRun], suspended: &[Suspension], held: &[(i32, i16)], 
             Ending::Completed => counts.completed += 1,
             Ending::Failed => counts.failed += 1,
             Ending::Cancelled => counts.cancelled += 1,
-            Ending::Skipped => counts.skipped += 1,
+            Ending::Skipped | Ending::Hot => counts.skipped += 1,
         }
     }
     for trigger in held {
         counts.entry(*trigger).or_default().held += 1;
     }
-    for put in suspended.iter().filter(|put| put.is_new) {
+    for put in suspended.iter().filter(|put| put.is_new && (put.item.is_none() || put.run.parent.is_none())) {
         counts.entry((put.run.automation_id, put.run.trigger_no)).or_default().entered += 1;
     }
     if !counts.is_empty() {
         stats::add(counts.iter(), at);
+    }
+    count_tenants(ended, suspended, at);
+}
+
+/// The same by tenant, for the runs that have one.
+fn count_tenants(ended: &[EndedRun], suspended: &[Suspension], at: i64) {
+    let mut counts: HashMap<(i32, &str), Counts> = HashMap::new();
+    let counted = ended.iter().filter(|run| run.ending != Ending::Hot);
+    for (run, tenant) in counted.filter_map(|run| Some((run, run.tenant.as_deref()?))) {
+        let counts = counts.entry((run.automation_id, tenant)).or_default();
+        counts.entered += i64::from(run.live.is_none());
+        counts.run_time_us += run.ended_at - run.started_at;
+        match run.ending {
+            Ending::Completed => counts.completed += 1,
+            Ending::Failed => counts.failed += 1,
+            Ending::Cancelled => counts.cancelled += 1,
+            Ending::Skipped | Ending::Hot => counts.skipped += 1,
+        }
+    }
+    let began = suspended.iter().filter(|put| put.is_new);
+    for (put, tenant) in began.filter_map(|put| Some((put, put.run.tenant.as_deref()?))) {
+        counts.entry((put.run.automation_id, tenant)).or_default().entered += 1;
+    }
+    if !counts.is_empty() {
+        step_stats::add_tenants(&counts, at);
     }
 }

@@ -24,6 +24,14 @@ impl Arg {
         Self::new(pg_sys::TIMESTAMPTZOID, Some(pg_sys::Datum::from(micros)))
     }
 
+    pub fn no_timestamp() -> Self {
+        Self::new(pg_sys::TIMESTAMPTZOID, None)
+    }
+
+    pub fn maybe_timestamp(micros: Option<i64>) -> Self {
+        Self::new(pg_sys::TIMESTAMPTZOID, micros.map(pg_sys::Datum::from))
+    }
+
     pub fn json(text: &str) -> Self {
         Self::new(pg_sys::JSONOID, Some(varlena(text.as_bytes())))
     }

@@ -80,6 +80,13 @@ pub mod unguarded {
             typioparam: pg_sys::Oid,
             typmod: i32,
         ) -> pg_sys::Datum;
+        pub fn SPI_cursor_open_with_paramlist(
+            name: *const c_char,
+            plan: pg_sys::SPIPlanPtr,
+            params: pg_sys::ParamListInfo,
+            read_only: bool,
+        ) -> pg_sys::Portal;
+        pub fn SPI_cursor_fetch(portal: pg_sys::Portal, forward: bool, count: std::ffi::c_long);
         pub fn stringToQualifiedNameList(text: *const c_char) -> *mut pg_sys::List;
         pub fn CommitTransactionCommand();
         pub fn numeric_out(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum;

@@ -8,6 +8,7 @@ use pgrx::pg_sys;
 use super::catch::{PgError, catch};
 use super::encode::{Encoding, write_string};
 use super::raw::unguarded;
+use super::writes::Write;
 
 /// A parameter as text, in the form the type's input function reads, or null.
 pub type Parameter = Option<CString>;
@@ -77,21 +78,28 @@ impl Statement {
         refused.map_or(Ok(statement), Err)
     }
 
+    /// What it writes when it runs, apart from what triggers and functions do.
+    pub fn writes(&self) -> Vec<Write> {
+        // SAFETY: a kept plan.
+        unsafe { super::writes::of_plan(self.plan) }
+    }
+
     /// The type each parameter was given.
     pub fn types(&self) -> &[pg_sys::Oid] {
         &self.types
     }
 
-    /// Runs the statement. At most `max_rows` rows and `max_bytes` of JSON are kept of what it returns.
-    pub fn execute(
-        &self,
-        _spi: &Spi,
-        parameters: &[Parameter],
-        max_rows: usize,
-        max_bytes: usize,
-    ) -> Result<Outcome, PgError> {
-        // SAFETY: the list has exactly as many entries as the plan has parameters; the tuple table is read before
-        // SPI is closed.
+    /// The plan itself, for whoever reads its rows page by page.
+    pub(super) fn plan(&self) -> pg_sys::SPIPlanPtr {
+        self.plan
+    }
+
+    /// The parameters as a list for the executor.
+    ///
+    /// # Safety
+    /// Call inside SPI; the list lives in the current memory context.
+    pub(super) unsafe fn bound(&self, parameters: &[Parameter]) -> Result<pg_sys::ParamListInfo, PgError> {
+        // SAFETY: the list has exactly as many entries as the plan has parameters.
         unsafe {
             let list = pg_sys::makeParamList(self.types.len() as i32);
             for (i, (&type_oid, parameter)) in self.types.iter().zip(parameters).enumerate() {
@@ -104,6 +112,21 @@ impl Statement {
                     None => pg_sys::Datum::from(0usize),
                 };
             }
+            Ok(list)
+        }
+    }
+
+    /// Runs the statement. At most `max_rows` rows and `max_bytes` of JSON are kept of what it returns.
+    pub fn execute(
+        &self,
+        _spi: &Spi,
+        parameters: &[Parameter],
+        max_rows: usize,
+        max_bytes: usize,
+    ) -> Result<Outcome, PgError> {
+        // SAFETY: the tuple table is read before SPI is closed.
+        unsafe {
+            let list = self.bound(parameters)?;
             let options = pg_sys::SPIExecuteOptions {
                 params: list,
                 read_only: false,
@@ -202,14 +225,7 @@ unsafe fn collect(max_rows: usize, max_bytes: usize) -> Outcome {
             return outcome;
         }
         let descriptor = (*table).tupdesc;
-        let columns: Vec<(Vec<u8>, Encoding)> = (0..(*descriptor).natts as usize)
-            .map(|i| {
-                let attribute = super::raw::attribute(descriptor, i);
-                let mut name = Vec::new();
-                write_string(&mut name, std::ffi::CStr::from_ptr((*attribute).attname.data.as_ptr()).to_bytes());
-                (name, Encoding::of_type((*attribute).atttypid))
-            })
-            .collect();
+        let columns = columns_of(descriptor);
         let mut bytes = 0;
         for i in 0..(*table).numvals as usize {
             if outcome.rows.len() >= max_rows || bytes >= max_bytes {
@@ -235,7 +251,20 @@ unsafe fn collect(max_rows: usize, max_bytes: usize) -> Outcome {
     }
 }
 
-unsafe fn encode_row(
+/// The columns of a result: each name as a JSON text, and how its values are written.
+pub(super) unsafe fn columns_of(descriptor: pg_sys::TupleDesc) -> Vec<(Vec<u8>, Encoding)> {
+    // SAFETY: a valid descriptor.
+    let column = |i| unsafe {
+        let attribute = super::raw::attribute(descriptor, i);
+        let mut name = Vec::new();
+        write_string(&mut name, std::ffi::CStr::from_ptr((*attribute).attname.data.as_ptr()).to_bytes());
+        (name, Encoding::of_type((*attribute).atttypid))
+    };
+    // SAFETY: as above.
+    (0..unsafe { (*descriptor).natts } as usize).map(column).collect()
+}
+
+pub(super) unsafe fn encode_row(
     tuple: pg_sys::HeapTuple,
     descriptor: pg_sys::TupleDesc,
     columns: &[(Vec<u8>, Encoding)],
@@ -261,7 +290,7 @@ unsafe fn encode_row(
     out
 }
 
-fn spi_error(code: i32) -> PgError {
+pub(super) fn spi_error(code: i32) -> PgError {
     match code {
         pg_sys::SPI_ERROR_TRANSACTION => PgError {
             hint: Some("Leave transaction control to the engine: a step and its bookkeeping commit together.".into()),

@@ -34,6 +34,18 @@ impl Drop for StatementSnapshot {
     }
 }
 
+/// Has a table ever had rows since it was last emptied? Never no by mistake.
+pub fn has_pages(table: &str) -> bool {
+    let Some(relation) = names::internal_relation(table) else { return false };
+    // SAFETY: a table of ours, opened as a SELECT would.
+    unsafe {
+        let opened = pg_sys::table_open(relation, pg_sys::AccessShareLock as i32);
+        let pages = pg_sys::RelationGetNumberOfBlocksInFork(opened, pg_sys::ForkNumber::MAIN_FORKNUM);
+        pg_sys::table_close(opened, pg_sys::NoLock as i32);
+        pages > 0
+    }
+}
+
 /// Calls `found` with each row of `table`.
 pub fn each_row(table: &str, mut found: impl FnMut(&Row<'_>)) {
     let Some(relation) = names::internal_relation(table) else { return };

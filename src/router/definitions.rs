@@ -8,6 +8,7 @@ use automation_core::program::{Program, compile};
 use automation_core::topic::TopicIndex;
 use pgrx::pg_sys;
 
+use super::derived::{self, Derivers};
 use super::held::HeldFields;
 
 use crate::store::automations;
@@ -34,6 +35,7 @@ pub struct Definitions {
     /// Topics that a trigger does not fire on, but that may break what it holds.
     holders: HashMap<String, Vec<(usize, usize)>>,
     held: HeldFields,
+    derivers: Rc<Derivers>,
     /// Compiled once per version: versions never change.
     programs: HashMap<i32, Rc<Program>>,
 }
@@ -75,7 +77,7 @@ fn load(fingerprint: (i64, i64), mut programs: HashMap<i32, Rc<Program>>) -> Def
             }),
         }
     }
-    let mut definitions = Definitions { fingerprint, ..Default::default() };
+    let mut definitions = Definitions { fingerprint, derivers: derived::at(fingerprint), ..Default::default() };
     for row in rows {
         let Some(program) = programs.get(&row.version_id).cloned() else { continue };
         let place = definitions.active.len();
@@ -118,6 +120,11 @@ impl Definitions {
     /// What conditions with `for` ask about.
     pub fn held(&self) -> &HeldFields {
         &self.held
+    }
+
+    /// What gives changes further topics.
+    pub fn derivers(&self) -> &Derivers {
+        &self.derivers
     }
 
     fn listen(&mut self, pattern: &str, listener: (usize, usize)) {

@@ -5,13 +5,13 @@
 //! dispatches about one entity share an ordering key, so they are executed in the order of the events; and so are those
 //! of its timers, which come when everything that was committed before is routed.
 use std::collections::HashSet;
+use std::rc::Rc;
 
 use automation_core::gate::key;
 use automation_core::program::Trigger;
 
 use super::definitions::{Active, Definitions};
 use super::{Plan, hash, ordering_key};
-use crate::pg::append::next_id;
 use crate::store::dispatches::{NewDispatch, Reason};
 use crate::store::dwells::{self, Place};
 use crate::store::events::{Event, Op};
@@ -44,18 +44,27 @@ pub fn key_of(event: &Event) -> String {
 
 impl Plan {
     /// A trigger with `hold_for` hears an event.
-    pub fn hear(&mut self, active: &Active, trigger: &Trigger, trigger_no: usize, event: &Event, fired: bool) {
+    pub fn hear(
+        &mut self,
+        active: &Active,
+        trigger: &Trigger,
+        trigger_no: usize,
+        event: &Event,
+        derived: Option<&Rc<str>>,
+        fired: bool,
+    ) {
         if !fired && !self.holds.any() {
             return;
         }
         let place = Place { automation_id: active.automation_id, trigger_id: trigger.id.clone(), key: key_of(event) };
-        let ordering_key = ordering_key(active, event)
+        let ordering_key = ordering_key(active, event, self.now)
             .unwrap_or_else(|| hash(&[&active.automation_id.to_string(), "hold", &place.key]));
         if fired {
             self.holds.fired = true;
             let mut dispatch = self.dispatch(active, event, trigger_no as i16, Reason::Hold, None);
             // It may be held, and starts nothing by itself.
             dispatch.cause = dispatch.event.take();
+            dispatch.topic = derived.cloned();
             dispatch.ordering_key = Some(ordering_key);
             self.dispatches.push(dispatch);
         } else {
@@ -64,11 +73,13 @@ impl Plan {
         }
     }
 
-    /// A dispatch that looks at what is held under an ordering key. Its number is drawn when it is known to be needed.
+    /// A dispatch that looks at what is held under an ordering key.
     fn check(&self, active: &Active, event: &Event, trigger_no: usize, ordering_key: i64) -> NewDispatch {
         NewDispatch {
             owner: active.owner,
             id: 0,
+            tenant: event.tenant.clone(),
+            behind: self.changes_tenant(event),
             run_id: 0,
             event: None,
             created_at: self.now,
@@ -79,6 +90,7 @@ impl Plan {
             reason: Reason::HoldCheck,
             wait_no: None,
             cause: Some((event.id, event.occurred_at)),
+            topic: None,
         }
     }
 
@@ -89,7 +101,7 @@ impl Plan {
             if event.op == Op::Truncated {
                 self.check_all(active, trigger, trigger_no, event);
             } else {
-                self.hear(active, trigger, trigger_no, event, false);
+                self.hear(active, trigger, trigger_no, event, None, false);
             }
         });
     }
@@ -105,7 +117,7 @@ impl Plan {
         self.dispatches.extend(checks);
     }
 
-    /// Drops the checks that nobody needs, and numbers the rest.
+    /// Drops the checks that nobody needs.
     pub fn settle_checks(&mut self) {
         let doubtful = std::mem::take(&mut self.holds.doubtful);
         let keys: Vec<i64> = doubtful.iter().filter_map(|(at, _)| self.dispatches[*at].ordering_key).collect();
@@ -127,12 +139,6 @@ impl Plan {
                     None => true,
                 }
             });
-        }
-        // The order of numbers is the order of routing.
-        if self.dispatches.iter().any(|dispatch| dispatch.id == 0) {
-            for dispatch in &mut self.dispatches {
-                dispatch.id = next_id("dispatch_id_seq");
-            }
         }
     }
 }

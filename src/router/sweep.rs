@@ -1,10 +1,11 @@
 //! The safety net: runs that have waited for long are looked at once more, a slice at a time.
 use pgrx::pg_sys;
 
-use super::{unrouted, wakes};
+use super::{derived, lanes, unrouted, wakes};
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity::as_engine;
 use crate::store::dispatches::{self, Reason};
+use crate::store::events::Op;
 use crate::store::live;
 use crate::store::router as cursor_store;
 
@@ -26,8 +27,10 @@ pub fn sweep(after: i64, limit: i64, begun_before: Micros) -> Swept {
         cursor_store::wait_for_cursor();
         let found = live::slice(after, limit, begun_before);
         let now = clock::now();
-        let queued: Vec<_> = found.iter().map(|waiter| wakes::dispatch(*waiter, Reason::Sweep, None, now)).collect();
+        let mut queued: Vec<_> =
+            found.iter().map(|waiter| wakes::dispatch(*waiter, Reason::Sweep, None, now)).collect();
         if !queued.is_empty() {
+            lanes::place(&mut queued);
             dispatches::insert(&queued);
             crate::workers::wake::work_at_commit(true);
         }
@@ -42,5 +45,17 @@ pub fn sweep(after: i64, limit: i64, begun_before: Micros) -> Swept {
 /// Is something in the log that will wake this wait, but is not routed yet? Also true if that cannot be said.
 pub fn is_on_its_way(run: i64, wait_no: i32) -> bool {
     let Some(events) = unrouted() else { return true };
-    as_engine(|| wakes::waiters(&events).iter().any(|(w, ..)| w.run_id == run && w.wait_no == wait_no))
+    as_engine(|| {
+        let topics = derived::current().of_events(&events, clock::now());
+        let found = wakes::waiters(&events, &topics);
+        found.iter().any(|woken| woken.waiter.run_id == run && woken.waiter.wait_no == wait_no)
+    })
+}
+
+/// Is an order in the log that calls a queued run, but is not routed yet? Also true if that cannot be said.
+pub fn has_turn_coming(run: i64) -> bool {
+    let Some(events) = unrouted() else { return true };
+    let orders = events.iter().filter(|event| event.op == Op::Moved);
+    let mut orders = orders.filter_map(|event| serde_json::from_str::<serde_json::Value>(event.next.as_deref()?).ok());
+    orders.any(|order| order["run_id"].as_i64() == Some(run))
 }

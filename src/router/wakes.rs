@@ -1,11 +1,13 @@
 //! Stage 1 for runs that wait: which waits an event may end, and which are due.
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
-use automation_core::topic;
+use automation_core::topic::engine::hears;
 use pgrx::pg_sys;
 
+use super::derived::Topics;
+
 use crate::failpoint::failpoint;
-use crate::pg::append::next_id;
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity;
 use crate::store::dispatches::{NewDispatch, Reason};
@@ -18,7 +20,9 @@ use crate::store::wakes::{self, Key, Source, Waiter};
 pub fn dispatch(waiter: Waiter, reason: Reason, cause: Option<(i64, Micros)>, now: Micros) -> NewDispatch {
     NewDispatch {
         owner: waiter.owner,
-        id: next_id("dispatch_id_seq"),
+        id: 0,
+        tenant: None,
+        behind: false,
         run_id: waiter.run_id,
         event: None,
         created_at: now,
@@ -29,6 +33,7 @@ pub fn dispatch(waiter: Waiter, reason: Reason, cause: Option<(i64, Micros)>, no
         reason,
         wait_no: Some(waiter.wait_no),
         cause,
+        topic: None,
     }
 }
 
@@ -44,6 +49,7 @@ pub fn due_timers(limit: i64, by: Micros, held: bool) -> Vec<NewDispatch> {
         TimerKind::Arm => Reason::Arm,
         TimerKind::RunTimeout => Reason::RunTimeout,
         TimerKind::Held => Reason::HoldOver,
+        TimerKind::Bulk => Reason::Bulk,
     };
     let taken = timers::take_due(clock::set_clock().unwrap_or(by), limit, only_for, held);
     let held: Vec<i64> = taken.iter().filter(|t| t.kind == TimerKind::Held).map(|t| t.waiter.run_id).collect();
@@ -60,14 +66,17 @@ pub fn due_timers(limit: i64, by: Micros, held: bool) -> Vec<NewDispatch> {
 }
 
 /// The waits that these events may end. A wait for a state is looked at once however many of them concern it; a wait for
-/// an event looks at each.
-pub fn of_events(events: &[Event], now: Micros) -> Vec<NewDispatch> {
+/// an event looks at each, on each topic that it has.
+pub fn of_events(events: &[Event], topics: &Topics, now: Micros) -> Vec<NewDispatch> {
     let orders = events.iter().filter(|event| event.op == Op::Moved);
     let mut found: Vec<NewDispatch> = orders.flat_map(|event| moved(event, now)).collect();
-    let mut seen: HashSet<(i64, i32, Option<i64>)> = HashSet::new();
-    for (waiter, source, event) in waiters(events) {
+    // A job is tended once however many of its rows have ended.
+    let mut tended: HashSet<(i64, Option<i32>)> = HashSet::new();
+    found.retain(|row| row.reason != Reason::Bulk || tended.insert((row.run_id, row.wait_no)));
+    let mut seen: HashSet<(i64, i32, Option<i64>, Option<Rc<str>>)> = HashSet::new();
+    for Woken { waiter, source, event, topic } in waiters(events, topics) {
         let cause = matches!(source, Source::Topic | Source::Pattern).then_some((event.id, event.occurred_at));
-        if !seen.insert((waiter.run_id, waiter.wait_no, cause.map(|(id, _)| id))) {
+        if !seen.insert((waiter.run_id, waiter.wait_no, cause.map(|(id, _)| id), topic.clone())) {
             continue;
         }
         let reason = match source {
@@ -76,7 +85,7 @@ pub fn of_events(events: &[Event], now: Micros) -> Vec<NewDispatch> {
             Source::Signal => Reason::Signal,
             Source::Run => Reason::RunEnded,
         };
-        found.push(dispatch(waiter, reason, cause, now));
+        found.push(NewDispatch { topic, ..dispatch(waiter, reason, cause, now) });
     }
     if !found.is_empty() {
         failpoint("wakes_found");
@@ -84,16 +93,39 @@ pub fn of_events(events: &[Event], now: Micros) -> Vec<NewDispatch> {
     found
 }
 
-/// Who waits for one of these events, by what and for which; somebody may be named more than once.
-pub fn waiters(events: &[Event]) -> Vec<(Waiter, Source, &Event)> {
+/// A wait that an event may end.
+pub struct Woken<'a> {
+    pub waiter: Waiter,
+    source: Source,
+    event: &'a Event,
+    /// The derived topic on which it is heard.
+    topic: Option<Rc<str>>,
+}
+
+/// Who waits for one of these events; somebody may be named more than once.
+pub fn waiters<'a>(events: &'a [Event], topics: &Topics) -> Vec<Woken<'a>> {
     if events.is_empty() || !wakes::any() {
         return Vec::new();
     }
     let patterns = wakes::patterns();
-    let keys = events.iter().flat_map(|event| keys_of(event, &patterns).into_iter().map(move |key| (key, event)));
-    let (lookups, of): (Vec<Key>, Vec<&Event>) = keys.unzip();
+    let (mut lookups, mut of) = (Vec::new(), Vec::new());
+    for event in events {
+        let own = keys_of(event, &patterns).into_iter().map(|key| (key, None));
+        let derived = topics.get(&event.id).into_iter().flatten();
+        let derived =
+            derived.flat_map(|topic| topic_keys(topic, &patterns).into_iter().map(|key| (key, Some(topic.clone()))));
+        for (key, topic) in own.chain(derived) {
+            lookups.push(key);
+            of.push((event, topic));
+        }
+    }
     let found = wakes::find(&lookups).into_iter();
-    found.filter_map(|(key, waiter)| Some((waiter, lookups.get(key)?.source, *of.get(key)?))).collect()
+    found
+        .filter_map(|(key, waiter)| {
+            let (event, topic) = of.get(key)?;
+            Some(Woken { waiter, source: lookups.get(key)?.source, event, topic: topic.clone() })
+        })
+        .collect()
 }
 
 fn keys_of(event: &Event, patterns: &[String]) -> Vec<Key> {
@@ -110,16 +142,20 @@ fn keys_of(event: &Event, patterns: &[String]) -> Vec<Key> {
         // All of a kind, if all of it is gone.
         keys.push(key(Source::State, kind, event.entity_id.clone()));
     }
-    let subject = event.topic();
-    // Topics have no entity: every wait for one stands under "any".
-    let any = || Some(String::new());
-    keys.push(key(Source::Topic, &subject, any()));
-    let matching = patterns.iter().filter(|pattern| topic::matches(pattern, &subject));
-    keys.extend(matching.map(|pattern| key(Source::Pattern, pattern, any())));
+    keys.extend(topic_keys(&event.topic(), patterns));
     keys
 }
 
-/// An order to move runs: skip_step(), an automation that is active again, a kind that is watched again.
+/// Topics have no entity: every wait for one stands under "any".
+fn topic_keys(subject: &str, patterns: &[String]) -> Vec<Key> {
+    let key = |source: Source, kind: &str| Key { source, kind: kind.to_owned(), entity_id: Some(String::new()) };
+    let matching = patterns.iter().filter(|pattern| hears(pattern, subject));
+    let matching = matching.map(|pattern| key(Source::Pattern, pattern));
+    std::iter::once(key(Source::Topic, subject)).chain(matching).collect()
+}
+
+/// An order to move runs: skip_step(), the turn of one that is queued, a bulk job whose rows have ended, an automation that is active again, a kind that is
+/// watched again.
 fn moved(event: &Event, now: Micros) -> Vec<NewDispatch> {
     let order: serde_json::Value =
         event.next.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
@@ -138,7 +174,17 @@ fn moved(event: &Event, now: Micros) -> Vec<NewDispatch> {
             let found = wakes::find(&[Key { source: Source::State, kind, entity_id: None }]);
             found.into_iter().map(|(_, waiter)| dispatch(waiter, Reason::Look, None, now)).collect()
         }
-        Some("skip") => {
+        Some("bulk") => {
+            let waiter = Waiter {
+                run_id: number("job"),
+                wait_no: i32::from(order["alone"] == true),
+                owner: pg_sys::Oid::from(number("owner") as u32),
+                automation_id: number("automation_id") as i32,
+                version_id: number("version_id") as i32,
+            };
+            vec![dispatch(waiter, Reason::Bulk, None, now)]
+        }
+        Some(order @ ("skip" | "turn")) => {
             let waiter = Waiter {
                 run_id: number("run_id"),
                 wait_no: number("wait_no") as i32,
@@ -146,7 +192,8 @@ fn moved(event: &Event, now: Micros) -> Vec<NewDispatch> {
                 automation_id: number("automation_id") as i32,
                 version_id: number("version_id") as i32,
             };
-            vec![dispatch(waiter, Reason::Skip, None, now)]
+            let reason = if order == "skip" { Reason::Skip } else { Reason::Turn };
+            vec![dispatch(waiter, reason, None, now)]
         }
         _ => Vec::new(),
     }

@@ -156,10 +156,12 @@ const ADD_VERSION: &str = "
        SET version = v.version, version_id = v.id, updated_at = $5, tenant = $6, owner = $7, owner_name = $8
       FROM v
      WHERE a.id = $1
- RETURNING a.version";
+ RETURNING a.version, a.version_id";
 
 /// What add_version() writes.
 pub struct NewVersion<'a> {
+    /// Patterns of the engine's own events that start it.
+    pub listens_to: &'a [String],
     pub automation_id: i32,
     pub document: &'a str,
     pub search_path: &'a str,
@@ -181,7 +183,9 @@ pub fn add_version(version: &NewVersion<'_>) -> Option<i32> {
         version.owner.into(),
         version.owner_name.into(),
     ];
-    as_engine(|| query_one(ADD_VERSION, &args, |row| row.int4(1))).flatten()
+    let (number, id) = as_engine(|| query_one(ADD_VERSION, &args, |row| row.int4(1).zip(row.int4(2)))).flatten()?;
+    super::engine_listeners::replace(version.automation_id, id, version.listens_to);
+    Some(number)
 }
 
 const SET_STATUS: &str = "
@@ -204,12 +208,48 @@ pub fn set_status(id: i32, from: &str, to: &str, by: &str, details: &serde_json:
     as_engine(|| execute(SET_STATUS, &args)) == 1
 }
 
+const PAUSE_BY_SYSTEM: &str = "
+    UPDATE automation_internal.automation AS a
+       SET status = 'paused', updated_at = $2, paused_at = $2, disabled_by = 'system', disable_details = $3
+     WHERE a.id = (SELECT s.id FROM automation_internal.automation AS s
+                    WHERE s.id = $1 AND s.status = 'active' FOR UPDATE SKIP LOCKED)";
+
+/// Pauses an automation for its own good. False if it is not active, or somebody is changing it: an executor must not wait
+/// for them, who may wait for its runs.
+pub fn pause_by_system(id: i32, details: &serde_json::Value) -> bool {
+    let args = [id.into(), Arg::timestamp(clock::now()), Arg::jsonb(&details.to_string())];
+    let paused = as_engine(|| execute(PAUSE_BY_SYSTEM, &args)) == 1;
+    if paused {
+        note_change();
+    }
+    paused
+}
+
+const WITH_RETENTION: &str = "
+    SELECT a.id, v.document::json
+      FROM automation_internal.automation AS a
+      JOIN automation_internal.automation_version AS v ON v.id = a.version_id
+     WHERE v.document ? 'retention'
+     ORDER BY a.id";
+
+/// Automations that say how long their runs are kept: (automation, document).
+pub fn with_retention() -> Vec<(i32, String)> {
+    as_engine(|| query(WITH_RETENTION, &[], |row| row.int4(1).zip(row.text(2)))).into_iter().flatten().collect()
+}
+
+const NAME: &str = "SELECT a.name FROM automation_internal.automation AS a WHERE a.id = $1";
+
+pub fn name(id: i32) -> Option<String> {
+    as_engine(|| query_one(NAME, &[id.into()], |row| row.text(1))).flatten()
+}
+
 const DROP: &str = "
     UPDATE automation_internal.automation AS a
        SET status = 'dropped', updated_at = $2
      WHERE a.id = $1";
 
 pub fn drop(id: i32) {
+    super::engine_listeners::replace(id, 0, &[]);
     as_engine(|| execute(DROP, &[id.into(), Arg::timestamp(clock::now())]));
 }
 

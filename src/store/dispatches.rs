@@ -1,7 +1,9 @@
 //! The queue of stage 2.
+use std::rc::Rc;
+
 use pgrx::pg_sys;
 
-use crate::pg::append::{Cell, append_outside_partial, append_plain};
+use crate::pg::append::{Cell, append_outside_partial, append_plain, varlena};
 use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity::as_engine;
@@ -31,15 +33,21 @@ pub enum Reason {
     Arm,
     /// The run has waited for long: is all in order?
     Sweep,
+    /// A run that came before it has ended.
+    Turn,
     /// A trigger with `hold_for` fired.
     Hold,
     /// Something happened that may break what a trigger holds.
     HoldCheck,
     /// The time for which a trigger is held has come.
     HoldOver,
+    /// A bulk job is to be tended: its number stands for the run's.
+    Bulk,
 }
 
-const CODES: [(Reason, u8); 15] = [
+const CODES: [(Reason, u8); 17] = [
+    (Reason::Bulk, b'j'),
+    (Reason::Turn, b'q'),
     (Reason::Hold, b'h'),
     (Reason::HoldCheck, b'b'),
     (Reason::HoldOver, b'o'),
@@ -66,6 +74,11 @@ impl Reason {
         CODES.iter().find(|(_, known)| *known as i8 == code).map_or(Reason::Trigger, |(reason, _)| *reason)
     }
 
+    /// Does it move a run that waits?
+    pub fn wakes(self) -> bool {
+        !self.starts() && !self.holds() && self != Reason::Bulk
+    }
+
     /// Does it begin a run, rather than move one?
     pub fn starts(self) -> bool {
         matches!(self, Reason::Trigger | Reason::Manual)
@@ -81,7 +94,12 @@ impl Reason {
 #[derive(Clone, Debug)]
 pub struct NewDispatch {
     pub owner: pg_sys::Oid,
+    /// Its place in the owner's queue, given when it is inserted.
     pub id: i64,
+    /// Tenants take turns.
+    pub tenant: Option<String>,
+    /// It has to keep its order to what other tenants have queued.
+    pub behind: bool,
     pub run_id: i64,
     /// The event that starts the run: (id, when).
     pub event: Option<(i64, Micros)>,
@@ -95,6 +113,8 @@ pub struct NewDispatch {
     pub wait_no: Option<i32>,
     /// The event that wakes it: (id, when).
     pub cause: Option<(i64, Micros)>,
+    /// The derived topic on which the event was heard, None for its own.
+    pub topic: Option<Rc<str>>,
 }
 
 /// Appends dispatches. The unique index over (event, automation, trigger) raises an error rather than let one in twice.
@@ -105,7 +125,7 @@ pub fn insert(rows: &[NewDispatch]) -> bool {
     plain && (!rows.iter().any(|row| held(&row)) || append_plain("dispatch", rows.iter().filter(held).map(cells)))
 }
 
-fn cells(row: &NewDispatch) -> [Cell; 15] {
+fn cells(row: &NewDispatch) -> [Cell; 16] {
     [
         Some(pg_sys::Datum::from(row.owner)),
         Some(pg_sys::Datum::from(row.id)),
@@ -122,6 +142,7 @@ fn cells(row: &NewDispatch) -> [Cell; 15] {
         row.wait_no.map(pg_sys::Datum::from),
         row.cause.map(|(id, _)| pg_sys::Datum::from(id)),
         row.cause.map(|(_, at)| pg_sys::Datum::from(at)),
+        row.topic.as_ref().map(|topic| varlena(topic.as_bytes())),
     ]
 }
 
@@ -152,13 +173,14 @@ pub struct Dispatch {
     pub reason: Reason,
     pub wait_no: i32,
     pub cause: Option<(i64, Micros)>,
+    pub topic: Option<String>,
 }
 
 // MATERIALIZED is written out because a subquery with LIMIT that is joined may be run twice and claim too much.
 pub const CLAIM: &str = "
     WITH claimed AS MATERIALIZED (
         SELECT d.id, d.run_id, d.event_id, d.event_at, d.ordering_key, d.automation_id, d.version_id, d.trigger_no,
-               d.attempt, d.reason, d.wait_no, d.cause_id, d.cause_at
+               d.attempt, d.reason, d.wait_no, d.cause_id, d.cause_at, d.topic
           FROM automation_internal.dispatch AS d
          WHERE d.owner = $1
            AND d.id >= $2
@@ -166,7 +188,7 @@ pub const CLAIM: &str = "
          LIMIT $3
            FOR UPDATE SKIP LOCKED)
     SELECT c.id, c.run_id, c.event_id, c.event_at, c.ordering_key, c.automation_id, c.version_id, c.trigger_no,
-           c.attempt, a.name, a.status = 'active' OR a.finish_runs, c.reason, c.wait_no, c.cause_id, c.cause_at
+           c.attempt, a.name, a.status = 'active' OR a.finish_runs, c.reason, c.wait_no, c.cause_id, c.cause_at, c.topic
       FROM claimed AS c
       JOIN automation_internal.automation AS a ON a.id = c.automation_id
      ORDER BY c.id";
@@ -179,13 +201,13 @@ pub fn claim(owner: pg_sys::Oid, floor: i64, limit: i64) -> Vec<Dispatch> {
 const CLAIM_ONE: &str = "
     WITH claimed AS MATERIALIZED (
         SELECT d.id, d.run_id, d.event_id, d.event_at, d.ordering_key, d.automation_id, d.version_id, d.trigger_no,
-               d.attempt, d.reason, d.wait_no, d.cause_id, d.cause_at
+               d.attempt, d.reason, d.wait_no, d.cause_id, d.cause_at, d.topic
           FROM automation_internal.dispatch AS d
          WHERE d.owner = $1
            AND d.id = $2
            FOR UPDATE SKIP LOCKED)
     SELECT c.id, c.run_id, c.event_id, c.event_at, c.ordering_key, c.automation_id, c.version_id, c.trigger_no,
-           c.attempt, a.name, a.status = 'active' OR a.finish_runs, c.reason, c.wait_no, c.cause_id, c.cause_at
+           c.attempt, a.name, a.status = 'active' OR a.finish_runs, c.reason, c.wait_no, c.cause_id, c.cause_at, c.topic
       FROM claimed AS c
       JOIN automation_internal.automation AS a ON a.id = c.automation_id";
 
@@ -210,6 +232,7 @@ fn read(row: &Row<'_>) -> Dispatch {
         reason: row.char(12).map_or(Reason::Trigger, Reason::from_code),
         wait_no: row.int4(13).unwrap_or_default(),
         cause: row.int8(14).zip(row.int8(15)),
+        topic: row.text(16),
     }
 }
 
@@ -232,13 +255,18 @@ pub fn passed_over(owner: pg_sys::Oid, floor: i64, last: i64, claimed: &[i64]) -
     queued.into_iter().filter(|(id, _)| claimed.binary_search(id).is_err()).collect()
 }
 
-const FINISH: &str = "DELETE FROM automation_internal.dispatch AS d WHERE d.owner = $1 AND d.id = ANY ($2)";
+// The bounds keep the scan short whatever the planner makes of the list: for a table that was nearly empty when it was
+// analyzed, it would walk everything of the owner, dead rows included.
+const FINISH: &str = "
+    DELETE FROM automation_internal.dispatch AS d
+     WHERE d.owner = $1
+       AND d.id >= $3
+       AND d.id <= $4
+       AND d.id = ANY ($2)";
 
 pub fn finish(owner: pg_sys::Oid, ids: &[i64]) -> u64 {
-    if ids.is_empty() {
-        return 0;
-    }
-    as_engine(|| execute(FINISH, &[owner.into(), Arg::int8s(ids)]))
+    let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return 0 };
+    as_engine(|| execute(FINISH, &[owner.into(), Arg::int8s(ids), (*first).into(), (*last).into()]))
 }
 
 const COUNT_ATTEMPT: &str = "
@@ -289,7 +317,7 @@ pub fn lock_run(run_id: i64) -> Option<(pg_sys::Oid, i64)> {
 
 const OF_RUN: &str = "
     SELECT d.id, d.run_id, d.event_id, d.event_at, d.ordering_key, d.automation_id, d.version_id, d.trigger_no,
-           d.attempt, a.name, a.status = 'active' OR a.finish_runs, d.reason, d.wait_no, d.cause_id, d.cause_at
+           d.attempt, a.name, a.status = 'active' OR a.finish_runs, d.reason, d.wait_no, d.cause_id, d.cause_at, d.topic
       FROM automation_internal.dispatch AS d
       JOIN automation_internal.automation AS a ON a.id = d.automation_id
      WHERE d.owner = $1 AND d.id = $2";
@@ -311,13 +339,35 @@ pub fn queued(owner: pg_sys::Oid, most: i64) -> i64 {
         .unwrap_or_default()
 }
 
-const LAST_ID: &str = "
-    SELECT CASE WHEN s.is_called THEN s.last_value ELSE 0 END
-      FROM automation_internal.dispatch_id_seq AS s";
+const LAST_ID: &str = "SELECT pg_catalog.max(d.id) FROM automation_internal.dispatch AS d";
 
-/// The last id drawn.
+/// The last place that is taken in any queue.
 pub fn last_id() -> i64 {
-    as_engine(|| query(LAST_ID, &[], |row| row.int8(1))).into_iter().flatten().next().unwrap_or_default()
+    as_engine(|| query_one(LAST_ID, &[], |row| row.int8(1))).flatten().unwrap_or_default()
+}
+
+const HIGHEST: &str = "
+    SELECT d.id
+      FROM automation_internal.dispatch AS d
+     WHERE d.owner = $1 AND d.id >= $2 AND d.id < $3
+     ORDER BY d.id DESC
+     LIMIT 1";
+
+/// The last place of an owner's queue that is taken, between two places.
+pub fn highest(owner: pg_sys::Oid, from: i64, below: i64) -> Option<i64> {
+    as_engine(|| query_one(HIGHEST, &[owner.into(), from.into(), below.into()], |row| row.int8(1))).flatten()
+}
+
+const LOWEST: &str = "
+    SELECT d.id
+      FROM automation_internal.dispatch AS d
+     WHERE d.owner = $1 AND d.id >= $2 AND d.id < $3
+     ORDER BY d.id
+     LIMIT 1";
+
+/// The first place of an owner's queue that is taken, between two places.
+pub fn lowest(owner: pg_sys::Oid, from: i64, below: i64) -> Option<i64> {
+    as_engine(|| query_one(LOWEST, &[owner.into(), from.into(), below.into()], |row| row.int8(1))).flatten()
 }
 
 const IS_QUEUED: &str = "

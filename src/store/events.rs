@@ -1,14 +1,17 @@
 //! The event log: appending to it and reading it back.
 use std::cell::RefCell;
+use std::rc::Rc;
 
+use automation_core::topic::engine;
 use pgrx::pg_sys;
 
+use crate::context::{self, Cause};
 use crate::pg::append::{self, Pending, Texts};
 use crate::pg::clock::{self, Micros};
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity;
 use crate::pg::snapshot::assigned_transaction;
-use crate::{context, workers};
+use crate::workers;
 
 /// What happened, as the `op` column has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,17 +98,29 @@ pub struct NewEvent<'a> {
     pub prev: Option<&'a [u8]>,
     pub next: Option<&'a [u8]>,
     pub payload: Option<&'a [u8]>,
+    /// Who or what it comes from, if not from what this process is doing.
+    pub cause: Option<Cause>,
+    /// When it happens, if not now. Never a clock of somebody's own: events are found by the day on the wall.
+    pub at: Option<Micros>,
+    /// Whose event it is, if not the writer's.
+    pub role: Option<pg_sys::Oid>,
 }
 
 thread_local!(static PENDING: RefCell<Pending> = const { RefCell::new(Pending::new()) });
 
+/// The number of the command under way, for events that are inserted together.
+pub fn current_command() -> pg_sys::CommandId {
+    // SAFETY: reads the current command's number.
+    #[allow(unsafe_code)]
+    unsafe {
+        pg_sys::GetCurrentCommandId(true)
+    }
+}
+
 /// Appends one event to the log, behind what waits, and arms the wake-up for this transaction's commit. Returns its id.
 pub fn append_event(event: &NewEvent<'_>) -> i64 {
     insert_buffered();
-    // SAFETY: reads the current command's number.
-    #[allow(unsafe_code)]
-    let command = unsafe { pg_sys::GetCurrentCommandId(true) };
-    buffer_event(event, command);
+    buffer_event(event, current_command());
     insert_buffered();
     append::last_id()
 }
@@ -116,8 +131,8 @@ pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
     // Assigns the transaction its id if it has none; must come before the event's id is drawn, since the router relies on
     // ids of transactions younger than a snapshot being younger than that snapshot.
     let xid = assigned_transaction();
-    let cause = context::cause();
-    let at = clock::now();
+    let cause = event.cause.clone().unwrap_or_else(context::cause);
+    let at = event.at.unwrap_or_else(clock::now);
     let texts = Texts::with_room_for(&[
         event.kind.map(str::as_bytes),
         event.entity_id,
@@ -139,7 +154,7 @@ pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
         Some(pg_sys::Datum::from(0i32)),
         cause.run.map(pg_sys::Datum::from),
         event.relation.map(pg_sys::Datum::from),
-        Some(pg_sys::Datum::from(cause.role)),
+        Some(pg_sys::Datum::from(event.role.unwrap_or(cause.role))),
         Some(pg_sys::Datum::from(cause.depth)),
         Some(pg_sys::Datum::from(event.op.unwrap_or(Op::Emitted).code() as i8)),
         Some(pg_sys::Datum::from(event.truncated)),
@@ -205,6 +220,8 @@ pub struct Event {
     pub prev: Option<String>,
     pub next: Option<String>,
     pub payload: Option<String>,
+    /// JSON: what the window of the trigger has counted. Not part of the log.
+    pub window: Option<String>,
 }
 
 impl Event {
@@ -244,6 +261,7 @@ impl Event {
             prev: row.text(column(15)),
             next: row.text(column(16)),
             payload: row.text(column(17)),
+            window: None,
         })
     }
 
@@ -268,6 +286,7 @@ impl Event {
             "prev": self.prev,
             "next": self.next,
             "payload": self.payload,
+            "window": self.window,
         })
         .to_string()
     }
@@ -297,7 +316,32 @@ impl Event {
             prev: text("prev"),
             next: text("next"),
             payload: text("payload"),
+            window: text("window"),
         })
+    }
+
+    /// Does the engine tell of itself?
+    pub fn is_engines(&self) -> bool {
+        self.op == Op::Emitted && self.topic.as_deref().is_some_and(engine::is_engines)
+    }
+
+    /// The event that an order to start a run brings along, if it does.
+    pub fn ordered(&self) -> Option<Event> {
+        let order: serde_json::Value = match (self.op, &self.next) {
+            (Op::Started, Some(order)) => serde_json::from_str(order).ok()?,
+            _ => return None,
+        };
+        let event = Event::from_json(order["event"].as_str()?)?;
+        // One that was made up for the occasion is known by its order.
+        Some(if event.id == 0 { Event { id: self.id, xid: self.xid, ..event } } else { event })
+    }
+
+    /// The event as it is heard on a derived topic; None for its own.
+    pub fn on_topic(self: &Rc<Event>, topic: Option<&str>) -> Rc<Event> {
+        match topic {
+            Some(topic) => Rc::new(Event { topic: Some(topic.to_owned()), ..Event::clone(self) }),
+            None => self.clone(),
+        }
     }
 
     /// The topic under which triggers see it.
@@ -329,6 +373,7 @@ pub fn append_again(event: &Event) -> i64 {
         prev: bytes(&event.prev),
         next: bytes(&event.next),
         payload: bytes(&event.payload),
+        ..Default::default()
     })
 }
 
@@ -371,6 +416,21 @@ const NAME_DEDUP: &str = "
 pub fn claim_dedup(tenant: Option<&str>, topic: &str, key: &str) -> i64 {
     let args: [Arg; 3] = [tenant.into(), topic.into(), key.into()];
     identity::as_engine(|| query_one(CLAIM_DEDUP, &args, |row| row.int8(1))).flatten().unwrap_or_default()
+}
+
+const CLAIM_START: &str = "
+    INSERT INTO automation_internal.event_dedup AS d (tenant, topic, dedup_key, event_id, created_at)
+    VALUES (COALESCE($1, ''), $2, pg_catalog.md5($3), 0, $4)
+        ON CONFLICT (tenant, topic, dedup_key) DO UPDATE
+       SET event_id = CASE WHEN d.created_at > $5 THEN d.event_id ELSE 0 END,
+           created_at = CASE WHEN d.created_at > $5 THEN d.created_at ELSE excluded.created_at END
+ RETURNING d.event_id, d.dedup_key";
+
+/// Claims the fingerprint of something for a time: 0 and the key if it was free, else the id of the event that has it.
+pub fn claim_fingerprint(tenant: Option<&str>, topic: &str, of: &str, now: Micros, ttl: Micros) -> (i64, String) {
+    let args: [Arg; 5] = [tenant.into(), topic.into(), of.into(), Arg::timestamp(now), Arg::timestamp(now - ttl)];
+    let read = |row: &Row<'_>| row.int8(1).zip(row.text(2));
+    identity::as_engine(|| query_one(CLAIM_START, &args, read)).flatten().unwrap_or_default()
 }
 
 /// Says which event a claimed key belongs to.

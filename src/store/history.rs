@@ -1,10 +1,11 @@
 //! Runs that ended.
+use automation_core::machine::JobItem;
 use pgrx::pg_sys;
 
 use super::live::WaitNote;
 use crate::pg::append::{append, varlena};
 use crate::pg::clock::Micros;
-use crate::pg::engine_sql::{Arg, query, query_one};
+use crate::pg::engine_sql::{Arg, execute, query, query_one};
 use crate::pg::identity::as_engine;
 
 /// How a run ended. The words are those of the status column.
@@ -14,6 +15,8 @@ pub enum Ending {
     Failed,
     Cancelled,
     Skipped,
+    /// Too many executions: nothing was executed, and the automation is paused.
+    Hot,
 }
 
 impl Ending {
@@ -23,6 +26,7 @@ impl Ending {
             Ending::Failed => "failed",
             Ending::Cancelled => "cancelled",
             Ending::Skipped => "skipped",
+            Ending::Hot => "hot",
         }
     }
 }
@@ -57,10 +61,21 @@ pub struct EndedRun {
     pub output: Option<String>,
     /// JSON: where it stood when it failed.
     pub state: Option<String>,
+    /// What runs that exclude each other have in common. Not part of the row.
+    pub mode_key: Option<String>,
     /// It had suspended: what it still waited for. Not part of the row.
     pub live: Option<Vec<WaitNote>>,
     /// Runs that it waited for and nobody waits for any more. Not part of the row.
     pub abandoned: Vec<i64>,
+    /// The row of a bulk job that it was for. Not part of the row.
+    pub item: Option<JobItem>,
+}
+
+impl EndedRun {
+    /// Is it one row of a bulk step, and so a part of a run that is counted itself?
+    pub fn is_part(&self) -> bool {
+        self.item.is_some() && self.parent.is_some()
+    }
 }
 
 /// Appends runs to the history.
@@ -97,6 +112,29 @@ pub fn insert(at: Micros, runs: &[EndedRun]) -> bool {
             ]
         }),
     )
+}
+
+const FORGET_BEFORE: &str =
+    "DELETE FROM automation_internal.run_history AS h WHERE h.automation_id = $1 AND h.ended_at < $2";
+
+/// Forgets runs of an automation that ended before an instant.
+pub fn forget_before(automation: i32, instant: Micros) -> u64 {
+    as_engine(|| execute(FORGET_BEFORE, &[automation.into(), Arg::timestamp(instant)]))
+}
+
+const FORGET_ALL_BUT: &str = "
+    DELETE FROM automation_internal.run_history AS h
+     WHERE h.automation_id = $1
+       AND h.id <= (SELECT o.id
+                      FROM automation_internal.run_history AS o
+                     WHERE o.automation_id = $1
+                     ORDER BY o.id DESC
+                    OFFSET $2
+                     LIMIT 1)";
+
+/// Forgets all but so many runs of an automation, the newest.
+pub fn forget_all_but(automation: i32, runs: i64) -> u64 {
+    as_engine(|| execute(FORGET_ALL_BUT, &[automation.into(), runs.into()]))
 }
 
 const OUTCOMES: &str = "

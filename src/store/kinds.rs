@@ -1,8 +1,11 @@
 //! Kinds of entities, and the state of those that have no table.
+use std::collections::HashMap;
+
 use pgrx::pg_sys;
 
 use crate::pg::engine_sql::{Arg, execute, query, query_one};
 use crate::pg::identity::as_engine;
+use crate::pg::table_scan::each_row;
 
 /// A kind of entity.
 #[derive(Clone, Debug)]
@@ -61,6 +64,17 @@ pub fn all() -> Vec<Kind> {
     as_engine(|| query(ALL, &[], read))
 }
 
+/// The tenant column of each kind that has one.
+pub fn tenant_columns() -> HashMap<String, String> {
+    let mut found = HashMap::new();
+    each_row("entity_kind", |row| {
+        if let (Some(kind), Some(column)) = (row.text(1), row.text(6)) {
+            found.insert(kind, column);
+        }
+    });
+    found
+}
+
 const SAVE: &str = "
     INSERT INTO automation_internal.entity_kind AS k
            (kind, relation, id_columns, columns, ignored, tenant_column, created_by, created_at)
@@ -102,6 +116,7 @@ pub fn save(watched: &Watched<'_>, by: pg_sys::Oid) {
 const REMOVE: &str = "DELETE FROM automation_internal.entity_kind AS k WHERE k.kind = $1";
 
 pub fn remove(kind: &str) {
+    super::derived_events::forget_kind(kind);
     as_engine(|| execute(REMOVE, &[kind.into()]));
 }
 
@@ -112,7 +127,12 @@ const FORGET_DROPPED: &str = "
 
 /// Frees the names of kinds whose tables were dropped.
 pub fn forget_dropped() -> u64 {
-    as_engine(|| execute(FORGET_DROPPED, &[]))
+    let derived = super::derived_events::count();
+    let forgotten = as_engine(|| execute(FORGET_DROPPED, &[]));
+    if forgotten > 0 && super::derived_events::count() != derived {
+        super::automations::note_change();
+    }
+    forgotten
 }
 
 // The row lock of the upsert makes the writers of one entity take turns, so each sees the state the other left.

@@ -1,4 +1,5 @@
 //! Runs that have suspended.
+use automation_core::gate::mode::ActiveRun;
 use pgrx::pg_sys;
 use serde::{Deserialize, Serialize};
 
@@ -24,9 +25,13 @@ pub struct LiveRun {
     pub trigger_no: i16,
     pub depth: i16,
     pub frozen: bool,
+    /// It has not begun: it waits for its turn.
+    pub queued: bool,
     pub kind: Option<String>,
     pub entity_id: Option<String>,
     pub key: Option<String>,
+    /// What runs that exclude each other have in common.
+    pub mode_key: Option<String>,
     pub tenant: Option<String>,
     pub event: Event,
     /// JSON: where the machine stands.
@@ -85,10 +90,11 @@ pub fn insert(runs: &[LiveRun]) -> bool {
                 Some(pg_sys::Datum::from(run.epoch)),
                 Some(pg_sys::Datum::from(run.trigger_no)),
                 Some(pg_sys::Datum::from(run.depth)),
-                Some(varlena(word(run.frozen).as_bytes())),
+                Some(varlena(word(run).as_bytes())),
                 text(&run.kind),
                 text(&run.entity_id),
                 text(&run.key),
+                text(&run.mode_key),
                 text(&run.tenant),
                 Some(varlena(run.event.to_json().as_bytes())),
                 Some(varlena(run.state.as_bytes())),
@@ -99,8 +105,12 @@ pub fn insert(runs: &[LiveRun]) -> bool {
     )
 }
 
-fn word(frozen: bool) -> &'static str {
-    if frozen { "frozen" } else { "waiting" }
+fn word(run: &LiveRun) -> &'static str {
+    match (run.frozen, run.queued) {
+        (true, _) => "frozen",
+        (false, true) => "queued",
+        (false, false) => "waiting",
+    }
 }
 
 fn notes(waits: &[WaitNote]) -> String {
@@ -112,7 +122,7 @@ macro_rules! live_runs {
     () => {
         "
     SELECT r.id, r.event_id, r.event_at, r.started_at, r.parent, r.owner, r.automation_id, r.version_id, r.epoch,
-           r.trigger_no, r.depth, r.status, r.kind, r.entity_id, r.key, r.tenant, r.event, r.state, r.waits, r.steps,
+           r.trigger_no, r.depth, r.status, r.kind, r.entity_id, r.key, r.mode_key, r.tenant, r.event, r.state, r.waits, r.steps,
            a.name, a.status = 'active' OR a.finish_runs
       FROM automation_internal.run AS r
       JOIN automation_internal.automation AS a ON a.id = r.automation_id"
@@ -157,16 +167,18 @@ fn read(row: &Row<'_>) -> Option<LiveRun> {
         trigger_no: row.int2(10)?,
         depth: row.int2(11)?,
         frozen: row.text(12)? == "frozen",
+        queued: row.text(12)? == "queued",
         kind: row.text(13),
         entity_id: row.text(14),
         key: row.text(15),
-        tenant: row.text(16),
-        event: Event::from_json(&row.text(17)?)?,
-        state: row.text(18)?,
-        waits: serde_json::from_str(&row.text(19)?).unwrap_or_default(),
-        steps: row.text(20)?,
-        automation: row.text(21).unwrap_or_default(),
-        active: row.bool(22).unwrap_or_default(),
+        mode_key: row.text(16),
+        tenant: row.text(17),
+        event: Event::from_json(&row.text(18)?)?,
+        state: row.text(19)?,
+        waits: serde_json::from_str(&row.text(20)?).unwrap_or_default(),
+        steps: row.text(21)?,
+        automation: row.text(22).unwrap_or_default(),
+        active: row.bool(23).unwrap_or_default(),
     })
 }
 
@@ -182,18 +194,19 @@ pub fn existing(ids: &[i64]) -> Vec<i64> {
 
 const UPDATE: &str = "
     UPDATE automation_internal.run AS r
-       SET epoch = r.epoch + 1, status = $2, state = $3, waits = $4, steps = $5
+       SET epoch = r.epoch + 1, status = $2, state = $3, waits = $4, steps = $5, started_at = $7
      WHERE r.id = $1 AND r.epoch = $6";
 
 /// Writes a run that has moved and suspended again. False if somebody else moved it meanwhile, which its lock prevents.
 pub fn update(run: &LiveRun) -> bool {
     let args = [
         run.id.into(),
-        word(run.frozen).into(),
+        word(run).into(),
         Arg::json(&run.state),
         Arg::json(&notes(&run.waits)),
         Arg::json(&run.steps),
         run.epoch.into(),
+        Arg::timestamp(run.started_at),
     ];
     as_engine(|| execute(UPDATE, &args)) == 1
 }
@@ -205,6 +218,52 @@ pub fn delete(ids: &[i64]) {
     if !ids.is_empty() {
         as_engine(|| execute(DELETE, &[Arg::int8s(ids)]));
     }
+}
+
+const WITH_KEY: &str = "
+    SELECT r.id, r.status = 'queued'
+      FROM automation_internal.run AS r
+     WHERE r.automation_id = $1
+       AND r.mode_key = $2
+     ORDER BY r.started_at, r.id
+     LIMIT $3";
+
+/// The live runs of an automation with a key, those that came first first.
+pub fn with_key(automation: i32, key: &str, most: i64) -> Vec<ActiveRun> {
+    let read = |row: &Row<'_>| Some(ActiveRun { id: row.int8(1)?, queued: row.bool(2)? });
+    as_engine(|| query(WITH_KEY, &[automation.into(), key.into(), most.into()], read)).into_iter().flatten().collect()
+}
+
+const NEXT_QUEUED: &str = "
+    SELECT r.id, r.owner, r.automation_id, r.version_id
+      FROM unnest($1::bigint[], $2::text[]) AS k (automation_id, mode_key)
+     CROSS JOIN LATERAL (
+           SELECT q.*
+             FROM automation_internal.run AS q
+            WHERE q.automation_id = k.automation_id
+              AND q.mode_key = k.mode_key
+              AND q.status = 'queued'
+            ORDER BY q.started_at, q.id
+            LIMIT 1) AS r";
+
+/// The first in the queue behind each of these: (automation, key).
+pub fn next_queued(behind: &[(i32, &str)]) -> Vec<Waiter> {
+    let automations: Vec<i64> = behind.iter().map(|(automation, _)| i64::from(*automation)).collect();
+    let keys: Vec<&str> = behind.iter().map(|(_, key)| *key).collect();
+    as_engine(|| query(NEXT_QUEUED, &[Arg::int8s(&automations), Arg::texts(&keys)], waiter))
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn waiter(row: &Row<'_>) -> Option<Waiter> {
+    Some(Waiter {
+        run_id: row.int8(1)?,
+        wait_no: 0,
+        owner: row.oid(2)?,
+        automation_id: row.int4(3)?,
+        version_id: row.int4(4)?,
+    })
 }
 
 const OF_AUTOMATION: &str = "
@@ -239,27 +298,17 @@ pub const SLICE: &str = "
     SELECT r.id, r.owner, r.automation_id, r.version_id
       FROM automation_internal.run AS r
      WHERE r.id > $1
-       AND r.status = 'waiting'
+       AND r.status <> 'frozen'
        AND r.started_at < $2
      ORDER BY r.id
      LIMIT $3";
 
 /// Runs that wait, in the order of their numbers.
 pub fn slice(after: i64, limit: i64, begun_before: Micros) -> Vec<Waiter> {
-    as_engine(|| {
-        query(SLICE, &[after.into(), Arg::timestamp(begun_before), limit.into()], |row| {
-            Some(Waiter {
-                run_id: row.int8(1)?,
-                wait_no: 0,
-                owner: row.oid(2)?,
-                automation_id: row.int4(3)?,
-                version_id: row.int4(4)?,
-            })
-        })
-    })
-    .into_iter()
-    .flatten()
-    .collect()
+    as_engine(|| query(SLICE, &[after.into(), Arg::timestamp(begun_before), limit.into()], waiter))
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 const ORPHANED: &str = "

@@ -53,15 +53,19 @@ const AUDIT: &str = "
 
 /// Records who did what.
 pub fn audit(action: &str, automation: &str, details: &serde_json::Value) {
+    audit_as(&names::role_name(current_user()).unwrap_or_default(), action, automation, details);
+}
+
+/// Records what the engine did by itself, under a name that tells which part of it.
+pub fn audit_as(name: &str, action: &str, automation: &str, details: &serde_json::Value) {
     let user = current_user();
-    let name = names::role_name(user).unwrap_or_default();
     as_engine(|| {
         execute(
             AUDIT,
             &[
                 Arg::timestamp(clock::now()),
                 user.into(),
-                name.as_str().into(),
+                name.into(),
                 action.into(),
                 automation.into(),
                 Arg::jsonb(&details.to_string()),

@@ -1,13 +1,19 @@
 //! The only SQL in Rust: typed in, typed out. Nothing here decides anything.
 //!
 //! Lock order of the engine, kept by every path: automation row -> dispatch rows in id order -> run rows ->
-//! router_cursor -> appended rows. The router takes router_cursor first but locks no other row; so no two paths wait for each other in
-//! a circle. Rows of dwell are locked last, and only cancel_run() waits for one.
+//! router_cursor -> appended rows. The router takes router_cursor first but waits for no other row (those of schedules
+//! it passes over if a definer, who holds the automation's row, has them); so no two paths wait for each other in a circle.
+//! Rows of dwell are locked last, and only cancel_run() waits for one.
 pub mod automations;
+pub mod bulk;
+pub mod derived_events;
 pub mod dispatches;
 pub mod dwells;
+pub mod effects;
+pub mod engine_listeners;
 pub mod events;
 pub mod field_changes;
+pub mod gates;
 pub mod health;
 pub mod history;
 pub mod kinds;
@@ -19,7 +25,9 @@ pub mod partitions;
 pub mod rights;
 pub mod router;
 pub mod runs;
+pub mod schedules;
 pub mod signals;
 pub mod stats;
+pub mod step_stats;
 pub mod timers;
 pub mod wakes;

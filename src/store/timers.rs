@@ -22,6 +22,8 @@ pub enum TimerKind {
     RunTimeout,
     /// What a trigger holds has lasted long enough.
     Held,
+    /// The next rows of a bulk job may begin.
+    Bulk,
 }
 
 impl TimerKind {
@@ -32,11 +34,12 @@ impl TimerKind {
             TimerKind::Arm => b'a',
             TimerKind::RunTimeout => b'x',
             TimerKind::Held => b'h',
+            TimerKind::Bulk => b'b',
         }
     }
 
     fn from_code(code: i8) -> Option<Self> {
-        [TimerKind::Due, TimerKind::Look, TimerKind::Arm, TimerKind::RunTimeout, TimerKind::Held]
+        [TimerKind::Due, TimerKind::Look, TimerKind::Arm, TimerKind::RunTimeout, TimerKind::Held, TimerKind::Bulk]
             .into_iter()
             .find(|kind| kind.code() == code as u8)
     }
@@ -157,13 +160,19 @@ pub fn of_run(run: i64) -> HashSet<(i32, TimerKind)> {
         .collect()
 }
 
-const NEXT: &str = "
-    SELECT t.due_at
-      FROM automation_internal.timer AS t
-     ORDER BY t.due_at
-     LIMIT 1";
+// LEAST passes over NULL.
+pub const NEXT: &str = "
+    SELECT LEAST((SELECT t.due_at
+                    FROM automation_internal.timer AS t
+                   ORDER BY t.due_at
+                   LIMIT 1),
+                 (SELECT s.next_tick
+                    FROM automation_internal.schedule AS s
+                   WHERE s.next_tick IS NOT NULL
+                   ORDER BY s.next_tick
+                   LIMIT 1))";
 
-/// When the next timer is due.
+/// When the next timer is due, or the next tick of a schedule.
 pub fn next() -> Option<Micros> {
     as_engine(|| query_one(NEXT, &[], |row| row.int8(1))).flatten()
 }

@@ -16,6 +16,8 @@ thread_local! {
     static CLAIMED: Cell<bool> = const { Cell::new(false) };
     /// This transaction has queued work, and is not the conductor's, who knows anyway.
     static QUEUED: Cell<bool> = const { Cell::new(false) };
+    /// This transaction has put work before other work.
+    static BELOW: Cell<bool> = const { Cell::new(false) };
     static LAUNCH: Cell<bool> = const { Cell::new(false) };
     /// The earliest deadline that this transaction has set.
     static TIMER: Cell<i64> = const { Cell::new(i64::MAX) };
@@ -62,6 +64,13 @@ pub fn announce_if_claims_return() {
     }
 }
 
+/// Tells the claimers, when this transaction commits, that there is work below what they have claimed.
+pub fn return_claims_at_commit() {
+    if !BELOW.replace(true) {
+        register();
+    }
+}
+
 /// Makes the launcher look at this database when this transaction commits.
 pub fn launcher_at_commit() {
     if !LAUNCH.replace(true) {
@@ -95,6 +104,9 @@ unsafe extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type,
         pg_sys::XactEvent::XACT_EVENT_COMMIT => {
             events::forget_buffered();
             CLAIMED.set(false);
+            if BELOW.replace(false) {
+                shmem::shared().claims_returned.fetch_add(1, Ordering::AcqRel);
+            }
             let due_at = TIMER.replace(i64::MAX);
             if due_at != i64::MAX
                 && let Some(slot) = shmem::shared().database(shmem::my_database())
@@ -120,6 +132,7 @@ unsafe extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type,
             QUEUED.set(false);
             TIMER.set(i64::MAX);
             LAUNCH.set(false);
+            BELOW.set(false);
             crate::capture::forget_moved_rows();
             events::forget_buffered();
             if CLAIMED.replace(false) {

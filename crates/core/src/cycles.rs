@@ -2,33 +2,98 @@
 //!
 //! Filters may well end such a loop, so it is only a warning. At run time the depth of a chain is limited.
 
+use crate::condition::Condition;
+use crate::derive::Deriver;
 use crate::program::{Action, Program};
 use crate::topic::overlap;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
+/// How many pairs are looked at before the search is given up: it is a courtesy, and must not hold up a definition.
+const MOST_PAIRS: usize = 1_000_000;
+
 /// An automation as others see it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     /// Its name.
     pub name: String,
-    /// Patterns of the topics that start it.
-    pub starts_on: Vec<String>,
-    /// Topics, or patterns of topics, that its steps can make: `orders.updated` for an UPDATE of the table, the topics
-    /// it publishes.
-    pub makes: Vec<String>,
+    /// What starts it.
+    pub starts_on: Vec<Start>,
+    /// What its steps can make: `orders.updated` for an UPDATE of the table, the topics it publishes.
+    pub makes: Vec<Made>,
+}
+
+/// Events that start an automation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// The pattern of their topics.
+    pub pattern: String,
+    /// The fields that all must have changed.
+    pub all_of: Vec<String>,
+    /// The fields of which one must have changed; empty if it does not matter.
+    pub one_of: Vec<String>,
+}
+
+/// Events that a step can make.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Made {
+    /// Their topic, or a pattern of topics.
+    pub topic: String,
+    /// The only fields that change, if that is known.
+    pub fields: Option<Vec<String>>,
+}
+
+impl Made {
+    /// Events on a topic, about which nothing more is known.
+    pub fn on(topic: impl Into<String>) -> Made {
+        Made { topic: topic.into(), fields: None }
+    }
+
+    /// Can a change like this be one in which all of these fields change?
+    fn can_change(&self, fields: &[String]) -> bool {
+        self.fields.as_ref().is_none_or(|changing| fields.iter().all(|field| changing.contains(field)))
+    }
+
+    /// The events that rules derive from these.
+    pub fn derived(&self, rules: &[Deriver]) -> Vec<Made> {
+        let possible = rules.iter().filter(|rule| self.can_change(&rule.condition.must_change()));
+        possible.map(|rule| Made { topic: rule.topic.clone(), fields: self.fields.clone() }).collect()
+    }
+}
+
+impl Start {
+    fn by(&self, made: &Made) -> bool {
+        let one = |changing: &Vec<String>| self.one_of.iter().any(|field| changing.contains(field));
+        made.can_change(&self.all_of)
+            && (self.one_of.is_empty() || made.fields.as_ref().is_none_or(one))
+            && overlap(&made.topic, &self.pattern)
+    }
 }
 
 impl Node {
     /// What can be told from the program alone. The tables that its SQL writes are for the caller to add.
     pub fn of(name: &str, program: &Program) -> Node {
-        let patterns = program.triggers.iter().flat_map(|trigger| trigger.patterns.iter().cloned());
-        let starts_on = patterns.chain([invocation(name)]).collect();
+        let mut starts_on = vec![Start { pattern: invocation(name), ..Start::default() }];
+        for trigger in &program.triggers {
+            let mut all_of = trigger.filter.as_ref().map(Condition::must_change).unwrap_or_default();
+            // A field may be a path into a document.
+            all_of.extend(trigger.field().and_then(|field| field.split('.').next()).map(str::to_owned));
+            let one_of = trigger.columns.clone().unwrap_or_default();
+            let patterns = trigger.patterns.iter();
+            starts_on.extend(patterns.map(|pattern| Start {
+                pattern: pattern.clone(),
+                all_of: all_of.clone(),
+                one_of: one_of.clone(),
+            }));
+        }
         let mut makes = Vec::new();
         for step in program.steps.iter().filter(|step| step.enabled) {
             match &step.action {
-                Action::Publish { topic, .. } if topic.is_constant() => makes.push(topic.text().to_owned()),
-                Action::Run { automation, .. } => makes.push(invocation(automation)),
-                Action::StoreState { kind, .. } if kind.is_constant() => makes.push(format!("{}.*", kind.text())),
+                Action::Publish { topic, .. } if topic.is_constant() => makes.push(Made::on(topic.text())),
+                Action::Run { automation, .. } => makes.push(Made::on(invocation(automation))),
+                Action::StoreState { kind, .. } if kind.is_constant() => {
+                    makes.push(Made::on(format!("{}.*", kind.text())));
+                }
                 _ => {}
             }
         }
@@ -37,7 +102,7 @@ impl Node {
 
     /// Can it start the other?
     fn starts(&self, other: &Node) -> bool {
-        self.makes.iter().any(|made| other.starts_on.iter().any(|pattern| overlap(made, pattern)))
+        self.makes.iter().any(|made| other.starts_on.iter().any(|start| start.by(made)))
     }
 }
 
@@ -46,13 +111,19 @@ fn invocation(name: &str) -> String {
     format!("automation.invocation.{name}")
 }
 
-/// The shortest way on which an automation can start itself: its own name, those in between, its own name again.
+/// The shortest way on which an automation can start itself: its own name, those in between, its own name again. `None`
+/// also if there is too much to look at.
 pub fn loop_through<'a>(name: &str, nodes: &'a [Node]) -> Option<Vec<&'a str>> {
     let start = nodes.iter().position(|node| node.name == name)?;
     let mut came_from: Vec<Option<usize>> = vec![None; nodes.len()];
     let mut reached = VecDeque::from([start]);
     let mut seen = vec![false; nodes.len()];
+    let mut pairs = 0;
     while let Some(at) = reached.pop_front() {
+        pairs += nodes.len();
+        if pairs > MOST_PAIRS {
+            return None;
+        }
         for (next, node) in nodes.iter().enumerate() {
             if seen[next] || !nodes[at].starts(node) {
                 continue;
@@ -95,11 +166,41 @@ pub fn warning(way: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Node, loop_through, warning};
+    use super::{Made, Node, Start, loop_through, warning};
+    use crate::derive::Deriver;
 
     fn node(name: &str, starts_on: &[&str], makes: &[&str]) -> Node {
-        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-        Node { name: name.to_owned(), starts_on: owned(starts_on), makes: owned(makes) }
+        let start = |pattern: &&str| Start { pattern: (*pattern).to_owned(), ..Start::default() };
+        let starts_on = starts_on.iter().map(start).collect();
+        Node { name: name.to_owned(), starts_on, makes: makes.iter().map(|topic| Made::on(*topic)).collect() }
+    }
+
+    #[test]
+    fn what_changes_other_fields_than_the_trigger_asks_for_is_no_loop() {
+        let fields = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
+        let mut touch = node("touch", &["orders.updated"], &["orders.updated"]);
+        touch.makes[0].fields = Some(fields(&["priority", "note"]));
+        let loops = |node: &Node| loop_through("touch", std::slice::from_ref(node)).is_some();
+        assert!(loops(&touch));
+        touch.starts_on[0].one_of = fields(&["status", "note"]);
+        assert!(loops(&touch));
+        touch.starts_on[0].one_of = fields(&["status"]);
+        assert!(!loops(&touch));
+        touch.starts_on[0] = Start { all_of: fields(&["note", "status"]), ..touch.starts_on[0].clone() };
+        assert!(!loops(&touch));
+        touch.starts_on[0] = Start { all_of: fields(&["note"]), one_of: Vec::new(), ..touch.starts_on[0].clone() };
+        assert!(loops(&touch));
+    }
+
+    #[test]
+    fn what_is_derived_from_a_change_is_made_by_it() {
+        let rule = |topic: &str, condition: &str| Deriver::parse(topic, topic, &condition.into()).expect("a rule");
+        let rules = [rule("order.paid", "new.status becomes 'paid'"), rule("order.dear", "new.total > 100")];
+        let mut made = Made::on("orders.updated");
+        let topics = |made: &Made| made.derived(&rules).into_iter().map(|made| made.topic).collect::<Vec<_>>();
+        assert_eq!(topics(&made), ["order.paid", "order.dear"]);
+        made.fields = Some(vec!["priority".to_owned()]);
+        assert_eq!(topics(&made), ["order.dear"]);
     }
 
     #[test]

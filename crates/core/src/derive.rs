@@ -45,7 +45,7 @@ impl Deriver {
         };
         let shown = condition.as_str().map_or_else(|| condition.to_string(), str::to_owned);
         match parsed {
-            Ok(parsed) if !parsed.is_pure_event() => {
+            Ok(parsed) if !parsed.is_pure_event() || asks_for_trigger(&parsed) => {
                 let message = "the condition of a derived event reads more than the change".to_owned();
                 wrong("condition", message, "Use old, new and event; put the rest into a filter or a condition.");
                 Err(problems)
@@ -61,6 +61,13 @@ impl Deriver {
             }
         }
     }
+}
+
+/// There is no trigger yet.
+fn asks_for_trigger(condition: &Condition) -> bool {
+    let mut asks = false;
+    condition.each(&mut |part| asks |= matches!(part, Condition::Trigger(_)));
+    asks
 }
 
 /// The topics that a change has beside its own. Every rule has a budget of its own, so that a dear one does not starve

@@ -1,109 +1,152 @@
-//! Whose turn it is. Owners take turns, and within an owner's turn its tenants do, so that nobody waits longer for having
-//! a neighbour with a long queue. Priority counts within a queue only: it never takes another's turn.
+//! Places in a queue. Whoever has work queued gets every so-manieth place, however many he has queued already: a newcomer
+//! is put next to what is being served now, not behind everything.
+//!
+//! Each lane (a tenant of an owner) counts its own turns. A place is made of its priority, its turn and its lane, in this
+//! order, so the queue is served in the order of the places, and no two are the same.
 
 use std::collections::BTreeMap;
 
-/// The runs of one owner and tenant that could start.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Queue {
-    /// Who owns the automations.
-    pub owner: u32,
-    /// Whose events they are.
-    pub tenant: Option<String>,
-    /// How many runs wait.
-    pub waiting: usize,
+/// How many lanes there are; tenants that do not fit share lanes. The last one is for what goes behind everything.
+pub const LANES: u16 = 1 << 14;
+const LANE_BITS: u32 = 14;
+const TURN_BITS: u32 = 41;
+/// The highest priority, and the lowest below zero.
+pub const PRIORITY: i32 = 100;
+
+/// The lane of a tenant; the first is for what belongs to none.
+pub fn lane(tenant: Option<&str>) -> u16 {
+    let Some(tenant) = tenant else { return 0 };
+    let hash = tenant.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+    1 + (hash % u64::from(LANES - 2)) as u16
 }
 
-/// Who had the last turn. Losing it costs a turn, not more.
+/// The places of one priority: from the first to before the second.
+pub fn class(priority: i32) -> (i64, i64) {
+    let rank = i64::from(PRIORITY - priority.clamp(-PRIORITY, PRIORITY));
+    (rank << (TURN_BITS + LANE_BITS), (rank + 1) << (TURN_BITS + LANE_BITS))
+}
+
+/// The turn of a place.
+pub fn turn(place: i64) -> i64 {
+    (place >> LANE_BITS) & ((1 << TURN_BITS) - 1)
+}
+
+/// The lanes of one owner and priority.
 #[derive(Clone, Debug, Default)]
-pub struct Rotation {
-    owner: Option<u32>,
-    tenants: BTreeMap<u32, Option<String>>,
+pub struct Lanes {
+    first: i64,
+    /// Turns up to this one may be taken, by whichever lane.
+    base: i64,
+    /// The last turn of each lane.
+    last: BTreeMap<u16, i64>,
+    /// What is being served now.
+    serving: i64,
 }
 
-impl Rotation {
-    /// The queues from which to take the next `slots` runs, one run each, in this order.
-    pub fn turns(&mut self, queues: &[Queue], slots: usize) -> Vec<usize> {
-        let mut by_owner: BTreeMap<u32, BTreeMap<Option<String>, (usize, usize)>> = BTreeMap::new();
-        for (place, queue) in queues.iter().enumerate().filter(|(_, queue)| queue.waiting > 0) {
-            by_owner.entry(queue.owner).or_default().insert(queue.tenant.clone(), (place, queue.waiting));
-        }
-        self.tenants.retain(|owner, _| by_owner.contains_key(owner));
-        let mut turns = Vec::new();
-        while turns.len() < slots {
-            let Some(owner) = after(&by_owner, self.owner.as_ref()) else { break };
-            let Some(tenants) = by_owner.get_mut(&owner) else { break };
-            let Some(tenant) = after(tenants, self.tenants.get(&owner)) else { break };
-            if let Some((place, waiting)) = tenants.get_mut(&tenant) {
-                turns.push(*place);
-                *waiting -= 1;
-                if *waiting == 0 {
-                    tenants.remove(&tenant);
-                }
-            }
-            self.tenants.insert(owner, tenant);
-            self.owner = Some(owner);
-            if tenants.is_empty() {
-                by_owner.remove(&owner);
-            }
-        }
-        turns
+impl Lanes {
+    /// Where the highest place that is taken is known, but not whose it is.
+    pub fn new(priority: i32, highest: Option<i64>) -> Lanes {
+        let base = highest.map_or(0, turn);
+        Lanes { first: class(priority).0, base, last: BTreeMap::new(), serving: 0 }
     }
-}
 
-/// The key after another, round and round.
-fn after<K: Ord + Clone, V>(map: &BTreeMap<K, V>, last: Option<&K>) -> Option<K> {
-    use std::ops::Bound::{Excluded, Unbounded};
-    let next = last.and_then(|last| map.range((Excluded(last), Unbounded)).next());
-    next.or_else(|| map.iter().next()).map(|(key, _)| key.clone())
+    /// Does it matter what is being served? Not to a single lane.
+    pub fn is_shared(&self, lane: u16) -> bool {
+        self.last.len() > 1 || self.last.keys().any(|known| *known != lane)
+    }
+
+    /// The lowest place that is taken; None if the queue is empty, and then all begin anew side by side.
+    pub fn serve(&mut self, lowest: Option<i64>) {
+        self.serving = match lowest {
+            Some(place) => turn(place),
+            None => self.last.values().copied().max().unwrap_or_default().max(self.base),
+        };
+    }
+
+    /// A place behind everything that is queued now, which moves nobody else's next one.
+    pub fn place_last(&mut self) -> i64 {
+        self.place(LANES - 1, true)
+    }
+
+    /// The next place of a lane. One that has to keep its order to what other lanes have queued goes `behind` everything.
+    pub fn place(&mut self, lane: u16, behind: bool) -> i64 {
+        let own = self.last.get(&lane).copied().unwrap_or(self.base);
+        let before = match behind {
+            true => self.last.values().copied().max().unwrap_or_default().max(self.base),
+            false => own.max(self.serving),
+        };
+        let turn = before + 1;
+        self.last.insert(lane, turn);
+        self.first | (turn << LANE_BITS) | i64::from(lane)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Queue, Rotation};
-
-    fn queue(owner: u32, tenant: &str, waiting: usize) -> Queue {
-        Queue { owner, tenant: Some(tenant.to_owned()), waiting }
-    }
-
-    fn names(queues: &[Queue], turns: &[usize]) -> String {
-        let name =
-            |place: &usize| format!("{}{}", queues[*place].owner, queues[*place].tenant.as_deref().unwrap_or("-"));
-        turns.iter().map(name).collect::<Vec<_>>().join(" ")
-    }
-
-    #[test]
-    fn owners_take_turns_and_so_do_the_tenants_of_each() {
-        let queues = [queue(1, "a", 9), queue(1, "b", 9), queue(2, "c", 9)];
-        assert_eq!(names(&queues, &Rotation::default().turns(&queues, 6)), "1a 2c 1b 2c 1a 2c");
-    }
-
-    #[test]
-    fn a_turn_is_remembered_from_one_batch_to_the_next() {
-        let queues = [queue(1, "a", 9), queue(1, "b", 9), queue(1, "c", 9)];
-        let mut rotation = Rotation::default();
-        let taken: Vec<usize> = (0..5).flat_map(|_| rotation.turns(&queues, 1)).collect();
-        assert_eq!(names(&queues, &taken), "1a 1b 1c 1a 1b");
-    }
-
-    #[test]
-    fn an_empty_queue_has_no_turn_and_all_that_wait_are_taken() {
-        let queues = [queue(1, "a", 2), queue(1, "b", 0), queue(2, "c", 1)];
-        assert_eq!(names(&queues, &Rotation::default().turns(&queues, 100)), "1a 2c 1a");
-    }
+    use super::{LANES, Lanes, class, lane, turn};
 
     #[test]
     fn a_hundred_thousand_runs_of_one_tenant_delay_anothers_at_most_twofold() {
-        // alone, 1,000 runs take 100 batches of 10
-        let mut queues = [queue(1, "big", 100_000), queue(1, "small", 1000)];
-        let mut rotation = Rotation::default();
-        let mut batches = 0;
-        while queues[1].waiting > 0 {
-            for place in rotation.turns(&queues, 10) {
-                queues[place].waiting -= 1;
+        let mut lanes = Lanes::new(0, None);
+        let mut queue: Vec<i64> = (0..100_000).map(|_| lanes.place(1, false)).collect();
+        let served = queue.split_off(500);
+        lanes.serve(served.first().copied());
+        let small: Vec<i64> = (0..1000).map(|_| lanes.place(2, false)).collect();
+        let before = |place: i64| served.iter().filter(|other| **other < place).count();
+        // alone, the last of the small ones would have had 999 before it
+        assert!(before(small[999]) <= 1000, "{}", before(small[999]));
+        assert!(before(small[0]) <= 1);
+    }
+
+    #[test]
+    fn a_lane_keeps_its_order_whatever_is_served() {
+        let mut lanes = Lanes::new(0, Some(class(0).0 | (77 << 14)));
+        let mut last = 0;
+        for (i, serving) in [None, Some(5_i64), Some(90), Some(3), None].into_iter().enumerate() {
+            lanes.serve(serving.map(|turn| turn << 14));
+            for _ in 0..10 {
+                let place = lanes.place(3, i == 2);
+                assert!(place > last && turn(place) > 77);
+                last = place;
             }
-            batches += 1;
+            lanes.place(4, false);
         }
-        assert!(batches <= 200, "{batches} batches");
+    }
+
+    #[test]
+    fn what_must_keep_its_order_to_other_lanes_goes_behind_them() {
+        let mut lanes = Lanes::new(0, None);
+        let others: Vec<i64> = (0..100).map(|_| lanes.place(1, false)).collect();
+        let moved = lanes.place(2, true);
+        assert!(others.iter().all(|other| *other < moved));
+        assert!(lanes.place(2, false) > moved);
+    }
+
+    #[test]
+    fn a_lane_that_was_idle_has_saved_nothing_up() {
+        let mut lanes = Lanes::new(0, None);
+        lanes.place(1, false);
+        for _ in 0..1000 {
+            lanes.place(2, false);
+        }
+        lanes.serve(None);
+        assert_eq!(turn(lanes.place(1, false)), turn(lanes.place(2, false)));
+    }
+
+    #[test]
+    fn higher_priorities_come_first_and_places_are_positive() {
+        let places: Vec<i64> =
+            [100, 1, 0, -1, -100].map(|priority| Lanes::new(priority, None).place(LANES - 1, false)).into();
+        assert!(places.is_sorted() && places[0] > 0);
+        assert!(places.iter().zip([100, 1, 0, -1, -100]).all(|(place, priority)| {
+            let (from, to) = class(priority);
+            from <= *place && *place < to
+        }));
+    }
+
+    #[test]
+    fn tenants_have_lanes_of_their_own_apart_from_what_belongs_to_none() {
+        assert_eq!(lane(None), 0);
+        assert!(lane(Some("")) > 0 && lane(Some("acme")) != lane(Some("umbrella")));
     }
 }

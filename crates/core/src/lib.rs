@@ -4,6 +4,7 @@
 //! reads rows and the time, asks this crate what to do, and performs the answer.
 #![forbid(unsafe_code)]
 
+pub mod bulk;
 pub mod check;
 pub mod condition;
 pub mod cron;

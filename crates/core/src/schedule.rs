@@ -14,6 +14,8 @@ use std::collections::VecDeque;
 pub const ON_TIME: i64 = 10_000_000;
 /// Most missed ticks that are recorded one by one.
 pub const RECORDED: usize = 100;
+/// Most ticks of one schedule that wait for the run before.
+pub const MOST_WAITING: usize = 1000;
 
 /// When to start runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +26,8 @@ pub struct Schedule {
     pub missed: Missed,
     /// What a tick does while the run of one before is under way.
     pub overlap: Overlap,
+    /// The timetable as it is kept. A schedule whose text is the same goes on where it was after a new definition.
+    pub text: String,
 }
 
 /// The ticks.
@@ -62,6 +66,8 @@ pub enum Overlap {
 pub struct Due {
     /// Ticks to fire, oldest first.
     pub fire: Vec<Timestamp>,
+    /// How many of those, from the first on, are made up for: all but the latest, and that one too if it is late.
+    pub made_up: usize,
     /// Ticks to record as missed, oldest first; the latest [`RECORDED`] of them.
     pub missed: Vec<Timestamp>,
     /// There were more missed ones before those.
@@ -75,9 +81,9 @@ pub struct Due {
 /// What a tick comes to while others of its schedule are under way.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TickEntry {
-    /// Start.
+    /// Start at once.
     Start,
-    /// Wait for the run before.
+    /// Start when the run before has ended.
     Queue,
     /// Record it as skipped.
     Skip(Reason),
@@ -89,6 +95,14 @@ impl Timetable {
         match self {
             Timetable::Cron(cron, zone) => cron.next_after(last, *zone),
             Timetable::Every(every) => last.0.checked_add(*every).map(Timestamp),
+        }
+    }
+
+    /// The time zone whose calendar it goes by; none if it goes by no calendar.
+    pub fn zone(&self) -> Option<&'static str> {
+        match self {
+            Timetable::Cron(_, zone) => Some(zone.name()),
+            Timetable::Every(_) => None,
         }
     }
 
@@ -147,11 +161,13 @@ impl Schedule {
             Missed::Once | Missed::All(_) => wanted.min(ticks.len()),
         };
         let dealt_with = ticks.last().copied();
+        let made_up = firing - usize::from(firing > 0 && ticks.last().is_some_and(on_time));
         let fire = ticks.split_off(ticks.len() - firing);
         let unrecorded = ticks.len().saturating_sub(RECORDED);
         let missed = ticks.split_off(unrecorded);
         Due {
             fire,
+            made_up,
             missed,
             more_missed: more_missed || unrecorded > 0,
             last: dealt_with,
@@ -159,17 +175,41 @@ impl Schedule {
         }
     }
 
-    /// What a tick does while so many runs of its trigger are under way.
-    pub fn enter(&self, under_way: usize) -> TickEntry {
-        match (under_way, self.overlap) {
-            (0, _) | (_, Overlap::Allow) => TickEntry::Start,
-            (_, Overlap::Queue) => TickEntry::Queue,
-            (count, Overlap::Skip) => TickEntry::Skip(Reason::new(
-                Code::TickOverlaps,
-                "the runs of earlier ticks have ended",
-                format!("{count} {} under way", if count == 1 { "is" } else { "are" }),
-            )),
+    /// Can it come to a tick that waits for the run before?
+    pub fn may_queue(&self) -> bool {
+        match self.overlap {
+            Overlap::Allow => false,
+            Overlap::Queue => true,
+            Overlap::Skip => matches!(self.missed, Missed::All(_)),
         }
+    }
+
+    /// What becomes of ticks that fire together, oldest first, while so many runs of earlier ticks are under way and so
+    /// many earlier ticks wait.
+    ///
+    /// More than one tick fires only where missed ones are made up for. Those are all wanted, so where two runs must not
+    /// overlap they go one after the other, also under `skip`.
+    pub fn enter(&self, under_way: usize, waiting: usize, ticks: usize) -> Vec<TickEntry> {
+        let overlaps = |wanted: String, found: usize, what: &str| {
+            let found = format!("{found} {} {what}", if found == 1 { "is" } else { "are" });
+            TickEntry::Skip(Reason::new(Code::TickOverlaps, wanted, found))
+        };
+        let entry = |place: usize| match self.overlap {
+            Overlap::Allow => TickEntry::Start,
+            Overlap::Skip if under_way + waiting > 0 => {
+                let wanted = "the runs of earlier ticks have ended".to_owned();
+                overlaps(wanted, under_way + waiting, "under way")
+            }
+            Overlap::Skip | Overlap::Queue if under_way + waiting + place == 0 => TickEntry::Start,
+            Overlap::Skip | Overlap::Queue => {
+                let before = waiting + place - usize::from(under_way + waiting == 0);
+                match before < MOST_WAITING {
+                    true => TickEntry::Queue,
+                    false => overlaps(format!("fewer than {MOST_WAITING} ticks wait"), before, "waiting"),
+                }
+            }
+        };
+        (0..ticks).map(entry).collect()
     }
 }
 
@@ -180,19 +220,41 @@ pub fn zone_data() -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Missed, Overlap, Schedule, TickEntry, Timetable};
+    use super::{MOST_WAITING, Missed, Overlap, Schedule, TickEntry, Timetable};
+    use TickEntry::{Queue, Start};
+
+    fn schedule(overlap: Overlap) -> Schedule {
+        Schedule { timetable: Timetable::Every(1), missed: Missed::Once, overlap, text: String::new() }
+    }
 
     #[test]
     fn a_tick_starts_waits_or_is_skipped_while_earlier_ones_are_under_way() {
-        let entry = |overlap, under_way| {
-            Schedule { timetable: Timetable::Every(1), missed: Missed::Once, overlap }.enter(under_way)
-        };
+        let entry = |overlap, under_way, waiting| schedule(overlap).enter(under_way, waiting, 1).remove(0);
         for overlap in [Overlap::Skip, Overlap::Allow, Overlap::Queue] {
-            assert_eq!(entry(overlap, 0), TickEntry::Start);
+            assert_eq!(entry(overlap, 0, 0), Start);
         }
-        assert_eq!(entry(Overlap::Allow, 2), TickEntry::Start);
-        assert_eq!(entry(Overlap::Queue, 2), TickEntry::Queue);
-        let TickEntry::Skip(reason) = entry(Overlap::Skip, 2) else { panic!("it is skipped") };
+        assert_eq!(entry(Overlap::Allow, 2, 0), Start);
+        assert_eq!(entry(Overlap::Queue, 1, 0), Queue);
+        // the first that waits has not been started yet, so nobody may go past it
+        assert_eq!(entry(Overlap::Queue, 0, 1), Queue);
+        let TickEntry::Skip(reason) = entry(Overlap::Skip, 2, 0) else { panic!("it is skipped") };
         assert_eq!(reason.to_string(), "overlap: the runs of earlier ticks have ended; 2 are under way");
+    }
+
+    #[test]
+    fn ticks_that_are_made_up_for_together_go_one_after_the_other() {
+        assert_eq!(schedule(Overlap::Allow).enter(0, 0, 3), [Start, Start, Start]);
+        assert_eq!(schedule(Overlap::Queue).enter(0, 0, 3), [Start, Queue, Queue]);
+        assert_eq!(schedule(Overlap::Skip).enter(0, 0, 3), [Start, Queue, Queue]);
+        assert!(schedule(Overlap::Skip).enter(1, 0, 3).iter().all(|entry| matches!(entry, TickEntry::Skip(_))));
+        assert!(schedule(Overlap::Skip).enter(0, 1, 1).iter().all(|entry| matches!(entry, TickEntry::Skip(_))));
+    }
+
+    #[test]
+    fn only_so_many_ticks_wait() {
+        let entries = schedule(Overlap::Queue).enter(1, MOST_WAITING - 1, 2);
+        assert_eq!(entries[0], Queue);
+        let TickEntry::Skip(reason) = &entries[1] else { panic!("it is skipped") };
+        assert_eq!(reason.to_string(), "overlap: fewer than 1000 ticks wait; 1000 are waiting");
     }
 }

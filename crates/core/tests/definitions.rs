@@ -126,9 +126,19 @@ fn schedules_arrive_as_they_were_written() {
         let found = schedule(json!({"on": "cron", "expr": "@daily", "overlap": word}));
         assert_eq!((found.missed, found.overlap), (Missed::Once, overlap));
     }
-    for (missed, expected) in [(json!("skip"), Missed::Skip), (json!({"all": 7}), Missed::All(7))] {
+    for (missed, expected) in
+        [(json!("skip"), Missed::Skip), (json!({"all": 7}), Missed::All(7)), (json!("all 24"), Missed::All(24))]
+    {
         assert_eq!(schedule(json!({"on": "interval", "every": "1 hour", "missed": missed})).missed, expected);
     }
+    // what a schedule is known by when it is defined anew: nothing but its times
+    let text = |def: Json| schedule(def).text;
+    assert_eq!(text(json!({"on": "cron", "expr": " 0  9 * * *", "overlap": "queue"})), "0 9 * * * UTC");
+    assert_eq!(text(json!({"on": "cron", "expr": "@daily", "timezone": "europe/berlin"})), "@daily Europe/Berlin");
+    assert_eq!(
+        text(json!({"on": "interval", "every": "60 minutes"})),
+        text(json!({"on": "interval", "every": "PT1H"}))
+    );
 }
 
 #[test]
@@ -156,7 +166,7 @@ fn a_program_shows_what_it_makes_and_what_starts_it() {
     ];
     let found = cycles::loop_through("a", &nodes).expect("a loop");
     assert_eq!(found, ["a", "b", "c", "a"]);
-    assert_eq!(nodes[3].makes, Vec::<String>::new());
+    assert!(nodes[3].makes.is_empty());
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! As root it runs as user `postgres`, otherwise as the caller.
 
 mod background;
+pub mod bulk;
 mod cluster;
 mod database;
 pub mod invariants;

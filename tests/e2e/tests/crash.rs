@@ -7,6 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use e2e::bulk::POINTS as BULK;
 use e2e::invariants::change_sql;
 use e2e::patience::POINTS as WAITING;
 use e2e::{Cluster, Database, Shutdown, Signal, Worker, is_alive, kill};
@@ -132,7 +133,7 @@ fn wait_until_down(cluster: &Cluster) {
 }
 
 #[test]
-fn every_point_of_the_source_is_struck_here_or_while_runs_wait() {
+fn every_point_of_the_source_is_struck_here_or_while_runs_wait_or_in_bulk() {
     fn names(directory: &Path, found: &mut BTreeSet<String>) {
         for entry in fs::read_dir(directory).expect("the sources").map(|entry| entry.expect("an entry").path()) {
             if entry.is_dir() {
@@ -148,7 +149,7 @@ fn every_point_of_the_source_is_struck_here_or_while_runs_wait() {
     let mut found = BTreeSet::new();
     names(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src"), &mut found);
     let listed: BTreeSet<String> =
-        ORDINARY.iter().chain(CAREFUL).chain(WAITING).map(|name| (*name).to_owned()).collect();
+        ORDINARY.iter().chain(CAREFUL).chain(WAITING).chain(BULK).map(|name| (*name).to_owned()).collect();
     assert_eq!(found, listed);
 }
 

@@ -161,7 +161,7 @@ SELECT at(230);
 SELECT count(automation.drop_automation(name)) FROM automation.automations WHERE name LIKE 'h-%';
 
 -- a filter is part of what must stay so, and is compared with how it was before; the length can be computed
-SELECT name FROM automation.define('h-filter', trigger => automation.on_updated('h_door', filter => 'new.state becomes ''open'' and new.battery < 50', hold_for => '{{ new.battery }} minutes', id => 'low'), steps => opened('low'));
+SELECT name FROM automation.define('h-filter', trigger => (automation.on_updated('h_door', filter => 'new.state becomes ''open'' and new.battery < 50', id => 'low') || '{"hold_for": "{{ new.battery }} minutes"}')::automation.trigger, steps => opened('low'));
 UPDATE door SET state = 'closed', battery = 5;
 SELECT at(300);
 UPDATE door SET state = 'open';

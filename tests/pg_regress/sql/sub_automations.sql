@@ -101,7 +101,7 @@ SELECT automation.drain();
 SELECT told(:a);
 SELECT status, ended_reason FROM automation.runs WHERE parent = :a;
 -- one that runs itself comes to an end
-SELECT name, notices FROM automation.define('u-self', trigger => automation.on_call(), steps => ARRAY[automation.run('u-self', id => 'c')]);
+SELECT name, notices FROM automation.define('u-self', trigger => automation.on_call(), breaker => 0, steps => ARRAY[automation.run('u-self', id => 'c')]);
 SELECT automation.start_run('u-self') AS a \gset
 SELECT automation.drain();
 SELECT status, ended_reason, count(*) FROM automation.runs WHERE automation = 'u-self' GROUP BY 1, 2 ORDER BY 1;

@@ -61,7 +61,6 @@ SELECT refused('{"trigger": {"on": "numeric", "kind": "t_item", "field": "n", "a
 SELECT refused('{"trigger": {"on": "numeric", "kind": "t_item", "field": "n"}}');
 SELECT refused('{"trigger": {"on": "numeric", "kind": "t_item", "value": "new.m", "above": 1}}');
 SELECT refused('{"trigger": {"on": "cron", "expr": "0 8 * * *", "timezone": "Europe/Berln"}}');
-SELECT refused('{"trigger": {"on": "cron", "expr": "0 8 * * *"}}');
 SELECT refused('{"trigger": {"on": "updated", "kind": "t_item", "window": {"count": 3, "within": "25 hours"}}}');
 SELECT refused('{"trigger": {"on": "updated", "kind": "t_item", "hold_for": "5 minutes", "window": {"count": 3, "within": "1 hour"}}}');
 SELECT refused('{"trigger": {"on": "call"}, "mode": "singel"}');

@@ -140,7 +140,8 @@ impl Names {
     /// The names of a trigger's filter: the event and state, no run yet.
     pub fn filter(row: Option<TableShape>) -> Names {
         let roots = ROOTS.iter().copied();
-        let roots = roots.filter(|r| !matches!(*r, "vars" | "steps" | "run" | "wait" | "repeat" | "error")).collect();
+        let roots =
+            roots.filter(|r| !matches!(*r, "vars" | "steps" | "run" | "wait" | "repeat" | "item" | "error")).collect();
         Names { row, roots, kinds: None, triggers: None, run: RUN, place: "filter" }
     }
 
@@ -156,9 +157,17 @@ impl Names {
         }
     }
 
-    /// The names of a step: everything.
+    /// The names of a step: everything, but the row of a bulk job only inside of one.
     pub fn step(row: Option<TableShape>) -> Names {
-        Names { row, ..Names::default() }
+        let roots = ROOTS.iter().copied().filter(|root| *root != "item").collect();
+        Names { row, roots, ..Names::default() }
+    }
+
+    /// The names of a step for each row of a query.
+    pub fn bulk_step(&self) -> Names {
+        let mut names = self.clone();
+        names.roots.push("item");
+        names
     }
 }
 

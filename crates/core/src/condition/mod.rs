@@ -261,6 +261,15 @@ impl Condition {
         pure
     }
 
+    /// The fields of the entity without whose change it never holds.
+    pub fn must_change(&self) -> Vec<String> {
+        match self {
+            Condition::Expr(expr) => expr.must_change(),
+            Condition::And(parts) => parts.iter().flat_map(Condition::must_change).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Visits this condition and all inside it.
     pub fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a Condition)) {
         visit(self);

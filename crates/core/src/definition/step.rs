@@ -46,6 +46,8 @@ pub enum StepKind {
     RepeatUntil,
     /// Does its steps for each item of a list.
     ForEach,
+    /// Does its steps for each row of a query, each row in a run of its own.
+    Bulk,
     /// Does its steps side by side.
     Parallel,
     /// Does its steps one after the other.
@@ -76,7 +78,7 @@ const fn form(
     Form { kind, name, required, optional, acts }
 }
 
-const FORMS: [Form; 21] = [
+const FORMS: [Form; 22] = [
     form(StepKind::Sql, "sql", &["sql"], &[], true),
     form(StepKind::Call, "call", &["function"], &["args"], true),
     form(StepKind::Publish, "publish", &["topic"], &["payload"], true),
@@ -94,6 +96,7 @@ const FORMS: [Form; 21] = [
     form(StepKind::RepeatWhile, "repeat_while", &["while", "steps"], &[], false),
     form(StepKind::RepeatUntil, "repeat_until", &["until", "steps"], &[], false),
     form(StepKind::ForEach, "for_each", &["in", "steps"], &[], false),
+    form(StepKind::Bulk, "bulk", &["query", "steps"], &["rate"], false),
     form(StepKind::Parallel, "parallel", &["lanes"], &[], false),
     form(StepKind::Sequence, "sequence", &["steps"], &[], false),
     form(StepKind::Require, "require", &["if"], &[], false),
@@ -101,8 +104,9 @@ const FORMS: [Form; 21] = [
 ];
 
 /// The fields that are texts wherever they occur.
-const TEXTS: [&str; 13] = [
+const TEXTS: [&str; 14] = [
     "sql",
+    "query",
     "function",
     "topic",
     "channel",
@@ -140,6 +144,11 @@ impl StepKind {
         matches!(self, StepKind::WaitUntil | StepKind::WaitForEvent | StepKind::WaitSignal)
     }
 
+    /// Can it take so long that a limit is of use?
+    fn takes_timeout(self) -> bool {
+        self.acts() || self.waits() || self == StepKind::Bulk
+    }
+
     /// Is it one of the steps whose end `wait` tells about?
     pub fn is_wait(self) -> bool {
         self.waits() || self == StepKind::Delay
@@ -152,6 +161,7 @@ impl StepKind {
             | StepKind::RepeatWhile
             | StepKind::RepeatUntil
             | StepKind::ForEach
+            | StepKind::Bulk
             | StepKind::Sequence => &["steps"],
             StepKind::Parallel => &["lanes"],
             StepKind::Choose => &["otherwise"],
@@ -371,7 +381,7 @@ fn check_fields(step: &Map<String, Json>, kind: StepKind, path: &str, place: &st
     if step.contains_key("retry") && !form.acts {
         problems.push(Problem::shape(path, place, format!("{place} does not take \"retry\"")));
     }
-    if step.contains_key("timeout") && !form.acts && !kind.waits() {
+    if step.contains_key("timeout") && !kind.takes_timeout() {
         problems.push(Problem::shape(path, place, format!("{place} does not take \"timeout\"")));
     }
     if kind == StepKind::Delay && step.get("until").is_some_and(|until| !until.is_string()) {

@@ -228,6 +228,9 @@ pub(super) fn hold(given: &Json) -> Kept {
 
 /// How often an interval comes round.
 pub(super) fn every(given: &Json) -> Kept {
+    if given.as_str().and_then(length).is_some_and(|duration| duration.months != 0) {
+        return Err("Months are not all as long as each other. Use a cron trigger, as in 0 0 1 * *.".into());
+    }
     duration(given, SECOND..=366 * DAY)
 }
 
@@ -237,11 +240,16 @@ pub(super) fn missed(given: &Json) -> Kept {
         |count: Json| whole(&count, 1..=MAX_CATCH_UP as i64).map(|count| Some(serde_json::json!({ "all": count })));
     match given {
         Json::String(word) if word == "all" => all(DEFAULT_CATCH_UP.into()),
+        // "all 24", for those who write a text
+        Json::String(text) if text.strip_prefix("all ").is_some_and(|count| count.trim().parse::<u64>().is_ok()) => {
+            let count = text.strip_prefix("all ").and_then(|count| count.trim().parse::<u64>().ok());
+            all(count.into()).map_err(|hint| format!("\"all\" says how many at most. {hint}"))
+        }
         Json::Object(fields) if fields.len() == 1 && fields.contains_key("all") => {
             all(fields["all"].clone()).map_err(|hint| format!("\"all\" says how many at most. {hint}"))
         }
         _ => word(given, &["once", "skip", "all"]).map_err(|hint| match hint.as_str() {
-            "Use once, skip or all." => format!("{hint} {{\"all\": 24}} makes up for at most 24 ticks."),
+            "Use once, skip or all." => format!("{hint} 'all 24' makes up for at most 24 ticks."),
             _ => hint,
         }),
     }

@@ -9,6 +9,7 @@ mod eval;
 mod functions;
 mod limits;
 mod locate;
+mod must_change;
 mod names;
 mod ops;
 mod parse;

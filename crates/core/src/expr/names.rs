@@ -6,9 +6,9 @@ use crate::value::Value;
 use std::sync::Arc;
 
 /// Every root an automation can see. `prev`, `next` and `ctx.input` are other spellings of `old`, `new` and `event`.
-pub const ROOTS: [&str; 17] = [
+pub const ROOTS: [&str; 18] = [
     "event", "old", "prev", "new", "next", "payload", "trigger", "state", "vars", "steps", "run", "wait", "repeat",
-    "window", "error", "health", "ctx",
+    "item", "window", "error", "health", "ctx",
 ];
 
 /// Roots that are known once the event is.

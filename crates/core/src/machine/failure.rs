@@ -121,7 +121,9 @@ impl Machine<'_> {
             None => error,
         };
         let failing = Failing { reason: reason.to_owned(), step, error: Kept(error), threads: Vec::new() };
-        match (self.program.on_failure, self.state.failing.take()) {
+        // The failed run of a row is for the step to see, which fails with it unless it is to go on.
+        let on_failure = self.program.on_failure.filter(|_| self.state.item.is_none());
+        match (on_failure, self.state.failing.take()) {
             (_, Some(first)) => self.end_failed(first),
             (None, None) => self.end_failed(failing),
             (Some(pc), None) => {

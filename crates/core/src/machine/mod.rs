@@ -4,15 +4,17 @@
 //! went, keeps its [`State`] while it waits and wakes it. A run that is taken up again after a crash, in another process
 //! or years later, is the same machine with the same state.
 
+mod bulk;
 mod failure;
 mod flow;
 mod scope;
 mod state;
 mod waits;
 
+pub use bulk::Surroundings;
 pub use failure::{error, fault, text_of};
 pub use scope::ThreadScope;
-pub use state::{Failing, Frame, Kept, LaneFailure, State, Thread, Wait, WaitFor};
+pub use state::{Failing, Frame, JobItem, Kept, LaneFailure, State, Thread, Wait, WaitFor};
 pub use waits::{Cause, MAX_SIGNAL, Woke};
 
 use crate::condition::Condition;
@@ -274,6 +276,14 @@ impl<'p> Machine<'p> {
         self.suspend(place, step, WaitFor::Run { run }, now, due);
     }
 
+    /// The step that was named last has begun a bulk job and is over when that is.
+    pub fn wait_for_bulk(&mut self, thread: u32, job: i64, now: i64) {
+        let place = self.place_of(thread);
+        let (step, _) = self.current(place);
+        let due = self.timeout_of(step, now);
+        self.suspend(place, step, WaitFor::Bulk { job }, now, due);
+    }
+
     /// Lets others have their turn: every thread that could go on waits for a timer that is due at once. A step that was
     /// named will be named again.
     pub fn pause_here(&mut self, now: i64) {
@@ -419,7 +429,8 @@ impl<'p> Machine<'p> {
             | Action::Publish { .. }
             | Action::Notify { .. }
             | Action::StoreState { .. }
-            | Action::Run { .. } => return Flow::Act,
+            | Action::Run { .. }
+            | Action::Bulk { .. } => return Flow::Act,
             Action::Set(variables) => self.set(place, number, variables, world),
             Action::Branch { condition, yes, no } => match self.holds(place, condition, world) {
                 Ok(answer) => self.branch(place, number, answer, if answer { yes } else { no }.as_ref()),

@@ -53,6 +53,7 @@ impl Scope for ThreadScope<'_> {
                 let frame = self.innermost_loop()?;
                 Some(self.repeat.get_or_init(|| repeat(frame)))
             }
+            "item" => self.state.item.as_ref().map(|item| &item.0),
             "error" => self.state.failing.as_ref().map(|failing| &failing.error.0),
             _ => self.world.root(name),
         }
@@ -64,7 +65,7 @@ impl Scope for ThreadScope<'_> {
 
     fn member(&self, root: &str, name: &str) -> Option<Cow<'_, Value>> {
         match root {
-            "vars" | "steps" | "wait" | "repeat" | "error" => None,
+            "vars" | "steps" | "wait" | "repeat" | "item" | "error" => None,
             _ => self.world.member(root, name),
         }
     }

@@ -20,6 +20,21 @@ pub struct State {
     /// The error that failed the run, while its `on_failure` steps are taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing: Option<Failing>,
+    /// The row that the run of a `bulk` step is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<Kept>,
+    /// The bulk job that the run is one item of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobItem>,
+}
+
+/// One item of a bulk job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobItem {
+    /// The job.
+    pub job: i64,
+    /// Which of its rows, from 1.
+    pub no: i64,
 }
 
 /// Why a run is failing.
@@ -138,6 +153,11 @@ pub enum WaitFor {
         /// Its number.
         run: i64,
     },
+    /// The end of a bulk job.
+    Bulk {
+        /// Its number.
+        job: i64,
+    },
     /// The lanes of a `parallel`.
     Lanes {
         /// How many are still under way.
@@ -170,6 +190,8 @@ impl State {
     pub fn to_try_again(mut self) -> State {
         self.failing = None;
         self.executed = 0;
+        // the job has counted it already
+        self.job = None;
         for thread in &mut self.threads {
             thread.failed = 0;
             // one that waits for its lanes still does
@@ -188,10 +210,11 @@ impl State {
         self.waits().find(|wait| wait.no == no)
     }
 
-    /// The runs this one waits for.
+    /// The runs and bulk jobs this one waits for.
     pub fn children(&self) -> impl Iterator<Item = i64> + '_ {
         self.waits().filter_map(|wait| match wait.what {
             WaitFor::Run { run } => Some(run),
+            WaitFor::Bulk { job } => Some(job),
             _ => None,
         })
     }

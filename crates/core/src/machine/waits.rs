@@ -25,7 +25,7 @@ pub enum Cause {
     Event,
     /// A signal came, with this payload.
     Signal(Value),
-    /// The run it waited for has ended: status, what it gave back, its error.
+    /// The run or bulk job it waited for has ended: status, what it gave back, its error.
     Ended {
         /// `completed`, `failed`, `cancelled` ...
         status: String,
@@ -183,7 +183,14 @@ impl Machine<'_> {
                 self.run_ended(place, &wait, &status, output, reason, now);
                 Woke::Moved
             }
-            (WaitFor::Event { .. } | WaitFor::Signal { .. } | WaitFor::Run { .. }, Cause::Timer) if over => {
+            (WaitFor::Bulk { .. }, Cause::Ended { status, output, error: reason }) => {
+                self.bulk_ended(place, &wait, &status, output, reason, now);
+                Woke::Moved
+            }
+            (
+                WaitFor::Event { .. } | WaitFor::Signal { .. } | WaitFor::Run { .. } | WaitFor::Bulk { .. },
+                Cause::Timer,
+            ) if over => {
                 self.timed_out(place, &wait, now);
                 Woke::Moved
             }
@@ -275,7 +282,7 @@ impl Machine<'_> {
         self.abandon(wait);
         let step = &self.program.steps[wait.step];
         // A run that was started and does not come back is a failed step; a wait is not, unless its author says so.
-        if matches!(wait.what, WaitFor::Run { .. }) || !step.continue_on_timeout {
+        if matches!(wait.what, WaitFor::Run { .. } | WaitFor::Bulk { .. }) || !step.continue_on_timeout {
             let error = error("57014", &format!("step \"{}\" timed out", step.id), None);
             let thread = &mut self.state.threads[place];
             thread.wait = None;
@@ -288,8 +295,8 @@ impl Machine<'_> {
     }
 
     fn abandon(&mut self, wait: &Wait) {
-        if let WaitFor::Run { run } = wait.what {
-            self.abandoned.push(run);
+        if let WaitFor::Run { run: id } | WaitFor::Bulk { job: id } = wait.what {
+            self.abandoned.push(id);
         }
     }
 
@@ -314,7 +321,7 @@ impl Machine<'_> {
         self.try_again_or_fail(place, Some(wait.since), fields, Value::object(failure), now);
     }
 
-    fn resolved(&mut self, place: usize, number: usize, since: Option<i64>, result: Value) {
+    pub(super) fn resolved(&mut self, place: usize, number: usize, since: Option<i64>, result: Value) {
         let attempt = self.state.threads[place].failed + 1;
         let (status, told) = ("completed", Some(result.clone()));
         self.push(Record { step: number, status, attempt, since, result: told, error: None });

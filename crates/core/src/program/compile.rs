@@ -4,6 +4,7 @@ use super::parts::{Parts, duration_text, of_step, shown};
 use super::trigger::{limits, trigger};
 use super::variables;
 use super::{Action, Delay, Op, Program, Repeat, Retry, Step, StopStatus, Target};
+use crate::bulk;
 use crate::condition::Condition;
 use crate::definition::{DEFAULT_MAX_STEPS, Document, Problem, StepDef, StepKind};
 use crate::expr::{Budget, Expr, FixedScope};
@@ -174,6 +175,7 @@ impl Compiler {
                 self.repeat(def, number, path, block);
             }
             StepKind::Parallel => self.parallel(def, number, path, block),
+            StepKind::Bulk => self.bulk(def, number, path, block),
             StepKind::Sequence => {
                 let begin = self.begin(number);
                 let inner = self.inside(block, number, 0);
@@ -261,6 +263,20 @@ impl Compiler {
         let here = self.code.len();
         self.code[fork] = Op::Fork { step: number, lanes: starts, join: here };
         self.end(begin, number);
+    }
+
+    /// The steps of a row stand beside the way of the run itself: a run of their own begins there.
+    fn bulk(&mut self, def: &StepDef, number: usize, path: &str, block: &Block) {
+        self.code.push(Op::Act(number));
+        let jump = self.code.len();
+        self.code.push(Op::Jump(0));
+        let inner = self.lane(block);
+        self.block(&def.steps("steps"), &format!("{path}.steps"), &inner);
+        self.code.push(Op::Stop);
+        self.code[jump] = Op::Jump(self.code.len());
+        if let Action::Bulk { body, .. } = &mut self.steps[number].action {
+            *body = jump + 1;
+        }
     }
 
     /// A block of one step that stands by itself in the document.
@@ -430,6 +446,29 @@ fn try_action(def: &StepDef, parts: &mut Parts<'_>) -> Option<Action> {
         StepKind::RepeatWhile => Action::Repeat(Repeat::While(parts.condition(def.get("while"), "while")?)),
         StepKind::RepeatUntil => Action::Repeat(Repeat::Until(parts.condition(def.get("until"), "until")?)),
         StepKind::ForEach => Action::Repeat(Repeat::Each(parts.expression(def.get("in"), "in")?)),
+        StepKind::Bulk => {
+            let text = def.text("query");
+            if text.trim().is_empty() {
+                parts.wrong("query", &format!("query of {} is empty", parts.place), "");
+                return None;
+            }
+            if def.steps("steps").is_empty() {
+                parts.wrong("steps", &format!("{} has no steps", parts.place), "");
+            }
+            let query = parts.parsed(SqlTemplate::parse(text), "query", text)?;
+            let rate = match def.get("rate") {
+                None => None,
+                Some(given) => match given.as_f64().filter(|rate| bulk::is_rate(*rate)) {
+                    Some(rate) => Some(rate),
+                    None => {
+                        let message = format!("invalid rate {given} of {}", parts.place);
+                        parts.wrong("rate", &message, bulk::RATE_HINT);
+                        return None;
+                    }
+                },
+            };
+            Action::Bulk { query, rate, body: 0 }
+        }
         StepKind::Parallel => {
             if def.steps("lanes").is_empty() {
                 parts.wrong("lanes", &format!("{} has no lanes", parts.place), "");

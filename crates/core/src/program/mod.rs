@@ -151,6 +151,15 @@ pub enum Action {
     Choose(Vec<Condition>),
     /// Does its steps again and again.
     Repeat(Repeat),
+    /// Does its steps for each row of a query, each row in a run of its own.
+    Bulk {
+        /// Which rows.
+        query: SqlTemplate,
+        /// Most rows in a second.
+        rate: Option<f64>,
+        /// Where the run of a row begins.
+        body: usize,
+    },
     /// Does its steps side by side.
     Parallel,
     /// Does its steps one after the other.
@@ -352,6 +361,7 @@ impl Action {
             Action::Repeat(Repeat::While(_)) => StepKind::RepeatWhile,
             Action::Repeat(Repeat::Until(_)) => StepKind::RepeatUntil,
             Action::Repeat(Repeat::Each(_)) => StepKind::ForEach,
+            Action::Bulk { .. } => StepKind::Bulk,
             Action::Parallel => StepKind::Parallel,
             Action::Sequence => StepKind::Sequence,
             Action::Require { .. } => StepKind::Require,

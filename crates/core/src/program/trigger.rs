@@ -294,14 +294,18 @@ fn change(def: &TriggerDef, parts: &mut Parts<'_>) -> Option<Change> {
 }
 
 fn schedule(def: &TriggerDef, parts: &mut Parts<'_>) -> Option<Schedule> {
-    let timetable = match def.on {
+    let (timetable, text) = match def.on {
         On::Cron => {
             let (text, zone) = (def.expr.as_deref().unwrap_or_default(), def.timezone.as_deref().unwrap_or("UTC"));
             let cron = parts.parsed(Cron::parse(text), "expr", text);
             let zone = parts.parsed(parse_zone(zone), "timezone", zone);
-            Timetable::Cron(Box::new(cron?), zone?)
+            let (cron, zone) = (cron?, zone?);
+            (Timetable::Cron(Box::new(cron), zone), format!("{text} {}", zone.name()))
         }
-        On::Interval => Timetable::Every(micros(&Json::String(def.every.clone()?))?),
+        On::Interval => {
+            let every = def.every.clone()?;
+            (Timetable::Every(micros(&Json::String(every.clone()))?), format!("every {every}"))
+        }
         _ => return None,
     };
     let missed = match &def.missed {
@@ -314,7 +318,7 @@ fn schedule(def: &TriggerDef, parts: &mut Parts<'_>) -> Option<Schedule> {
         Some("queue") => Overlap::Queue,
         _ => Overlap::Skip,
     };
-    Some(Schedule { timetable, missed, overlap })
+    Some(Schedule { timetable, missed, overlap, text })
 }
 
 fn window(given: &Json, parts: &mut Parts<'_>) -> Option<Window> {

@@ -3,6 +3,7 @@
 //! A topic is words joined by dots. In a pattern `*` stands for exactly one word, or inside a word for any run of
 //! characters; `#` stands for any number of words, also none. An empty pattern selects everything.
 
+pub mod engine;
 mod index;
 mod overlap;
 

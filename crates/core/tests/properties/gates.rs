@@ -2,7 +2,7 @@
 
 use crate::schedule::{Simple, ZONES, simple};
 use automation_core::cron::Cron;
-use automation_core::fairness::{Queue, Rotation};
+use automation_core::fairness::{LANES, Lanes};
 use automation_core::gate::window::{Refire, Window};
 use automation_core::schedule::{Missed, Overlap, Schedule, Timetable};
 use automation_core::topic;
@@ -10,7 +10,7 @@ use automation_core::value::Timestamp;
 use chrono::NaiveDate;
 use chrono_tz::Tz;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 proptest! {
     #![proptest_config(crate::cases(2000))]
@@ -39,32 +39,31 @@ proptest! {
         }
     }
 
-    /// Whoever has something to do gets every n-th turn, n being the owners times the tenants of his owner.
+    /// Whoever has something queued gets every n-th turn, n being how many have, whenever he comes.
     #[test]
     fn nobody_waits_for_more_than_his_neighbours_take_once(
-        sizes in prop::collection::btree_map((0_u32..4, 0_u8..4), 1_usize..50, 1..10),
-        batch in 1_usize..7,
+        arrivals in prop::collection::vec((0_u16..5, 1_usize..40, 0_usize..60), 1..12),
     ) {
-        let mut queues: Vec<Queue> = sizes
-            .iter()
-            .map(|((owner, tenant), waiting)| Queue { owner: *owner, tenant: Some(tenant.to_string()), waiting: *waiting })
-            .collect();
-        let owners = queues.iter().map(|queue| queue.owner).collect::<std::collections::BTreeSet<_>>().len();
-        let mut tenants: BTreeMap<u32, usize> = BTreeMap::new();
-        queues.iter().for_each(|queue| *tenants.entry(queue.owner).or_default() += 1);
-        let (mut rotation, mut turn) = (Rotation::default(), 0);
-        let mut served = vec![0_usize; queues.len()];
-        while queues.iter().any(|queue| queue.waiting > 0) {
-            let turns = rotation.turns(&queues, batch);
-            prop_assert!(!turns.is_empty());
-            for place in turns {
-                turn += 1;
-                served[place] += 1;
-                queues[place].waiting -= 1;
-                prop_assert!(turn <= served[place] * owners * tenants[&queues[place].owner]);
+        let mut lanes = Lanes::new(0, None);
+        let mut queue: BTreeSet<i64> = BTreeSet::new();
+        let mut latest: BTreeMap<i64, usize> = BTreeMap::new();
+        let mut served = 0_usize;
+        for (lane, count, then) in arrivals {
+            lanes.serve(queue.first().copied());
+            for _ in 0..count {
+                let place = lanes.place(lane, false);
+                prop_assert!(queue.insert(place), "a place was given away twice");
+                // those of his own lane that come first, himself included
+                let first = queue.iter().filter(|other| **other % i64::from(LANES) == i64::from(lane)).count();
+                latest.insert(place, served + first * 5);
+            }
+            for _ in 0..then {
+                let Some(place) = queue.pop_first() else { break };
+                served += 1;
+                // a lane that was between two turns when he came may have one more
+                prop_assert!(served <= latest[&place] + 5, "{} {}", served, latest[&place]);
             }
         }
-        prop_assert_eq!(served.iter().sum::<usize>(), sizes.values().sum::<usize>());
     }
 }
 
@@ -106,7 +105,8 @@ fn every_tick_once(
 ) -> Result<(), TestCaseError> {
     let from = start.and_hms_opt(0, 0, 0).unwrap().and_utc().timestamp() / 60;
     let cron = Cron::parse(&schedule.text()).unwrap();
-    let schedule_of = Schedule { timetable: Timetable::Cron(Box::new(cron), zone), missed, overlap: Overlap::Skip };
+    let (timetable, text) = (Timetable::Cron(Box::new(cron), zone), schedule.text());
+    let schedule_of = Schedule { timetable, missed, overlap: Overlap::Skip, text };
     // the moment of activation is no tick itself
     let mut last = Timestamp(from * 60_000_000 - 1);
     let mut now = last.0;
@@ -126,6 +126,8 @@ fn every_tick_once(
         }
         prop_assert!(due.fire.len() <= 1 || matches!(missed, Missed::All(_)));
         prop_assert!(due.next.is_none_or(|next| next.0 > now));
+        let on_time = due.fire.last().is_some_and(|tick| late(tick) <= 10_000_000);
+        prop_assert_eq!(due.made_up, due.fire.len() - usize::from(on_time));
         seen.extend(due.missed.iter().chain(&due.fire).map(|tick| tick.0 / 60_000_000));
         last = due.last.unwrap_or(last);
     }

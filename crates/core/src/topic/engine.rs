@@ -1,0 +1,138 @@
+//! The engine's own events: a run started, a step failed, an automation was paused.
+//!
+//! They are news for those who ask for them by name. A pattern hears them only if its first word is `automation` itself:
+//! `#` means all that happens in the application, and would otherwise make every run tell of itself.
+
+use super::matches;
+use crate::value::Value;
+
+/// How all of their topics begin.
+const PREFIX: &str = "automation.";
+
+/// What runs and steps tell. What becomes of an automation itself is told in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A run began.
+    Started,
+    /// It ended well.
+    Completed,
+    /// It failed.
+    Failed,
+    /// It was cancelled.
+    Cancelled,
+    /// A step began.
+    StepStarted,
+    /// It was done.
+    StepCompleted,
+    /// It failed, once.
+    StepFailed,
+}
+
+impl Told {
+    /// All of them.
+    pub const ALL: [Told; 7] = [
+        Told::Started,
+        Told::Completed,
+        Told::Failed,
+        Told::Cancelled,
+        Told::StepStarted,
+        Told::StepCompleted,
+        Told::StepFailed,
+    ];
+
+    /// The topic.
+    pub fn topic(self) -> &'static str {
+        match self {
+            Told::Started => "automation.started",
+            Told::Completed => "automation.completed",
+            Told::Failed => "automation.failed",
+            Told::Cancelled => "automation.cancelled",
+            Told::StepStarted => "automation.step.started",
+            Told::StepCompleted => "automation.step.completed",
+            Told::StepFailed => "automation.step.failed",
+        }
+    }
+
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// Which of them somebody listens to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted(u8);
+
+impl Wanted {
+    /// What these patterns, or topics, listen to.
+    pub fn by<S: AsRef<str>>(patterns: impl IntoIterator<Item = S>) -> Wanted {
+        let mut wanted = Wanted::default();
+        for pattern in patterns {
+            let heard = Told::ALL.into_iter().filter(|told| hears(pattern.as_ref(), told.topic()));
+            wanted.0 |= heard.fold(0, |bits, told| bits | told.bit());
+        }
+        wanted
+    }
+
+    /// Does anybody listen to this?
+    pub fn has(self, told: Told) -> bool {
+        self.0 & told.bit() != 0
+    }
+
+    /// Does anybody listen to anything?
+    pub fn any(self) -> bool {
+        self.0 != 0
+    }
+}
+
+/// Is the topic one of the engine's own?
+pub fn is_engines(topic: &str) -> bool {
+    topic.starts_with(PREFIX)
+}
+
+/// Whether whoever listens to a pattern is to hear of a topic.
+pub fn hears(pattern: &str, topic: &str) -> bool {
+    (!is_engines(topic) || pattern.trim_start().starts_with(PREFIX)) && matches(pattern, topic)
+}
+
+/// Does an event of the engine's own go back to a run of this automation? Its payload names all of them, the nearest first.
+pub fn goes_back_to(payload: Option<&str>, automation: &str) -> bool {
+    let payload = payload.and_then(|text| Value::from_json(text).ok());
+    match payload.as_ref().and_then(|payload| payload.get("chain")) {
+        Some(Value::List(chain)) => chain.iter().any(|link| link.to_text().as_deref() == Some(automation)),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Told, Wanted, goes_back_to, hears};
+
+    #[test]
+    fn only_who_names_the_engine_hears_of_it_r001_14() {
+        for pattern in ["automation.failed", "automation.*", "automation.#", "automation.f*"] {
+            assert!(hears(pattern, "automation.failed"), "{pattern}");
+        }
+        for pattern in ["#", "", "*.failed", "*.#", "automation.step.*", "aut*.failed"] {
+            assert!(!hears(pattern, "automation.failed"), "{pattern}");
+        }
+        assert!(hears("#", "orders.failed") && hears("*.failed", "orders.failed"));
+    }
+
+    #[test]
+    fn what_nobody_listens_to_is_not_wanted() {
+        assert!(!Wanted::by(["#", "orders.*", "automation.paused", "automation.invocation.x"]).any());
+        let wanted = Wanted::by(["automation.step.*", "automation.failed"]);
+        let told: Vec<&str> = Told::ALL.into_iter().filter(|told| wanted.has(*told)).map(Told::topic).collect();
+        assert_eq!(
+            told,
+            ["automation.failed", "automation.step.started", "automation.step.completed", "automation.step.failed"]
+        );
+    }
+
+    #[test]
+    fn an_event_names_the_chain_it_goes_back_to() {
+        let payload = Some(r#"{"automation": "b", "chain": ["b", "a"]}"#);
+        assert!(goes_back_to(payload, "a") && goes_back_to(payload, "b"));
+        assert!(!goes_back_to(payload, "c") && !goes_back_to(None, "a") && !goes_back_to(Some("[]"), "a"));
+    }
+}

@@ -1,0 +1,75 @@
+-- What the gates between an event and a run remember. Whoever reads and writes here about one key holds that key's lock
+-- (src/pg/key_lock.rs) until its transaction ends.
+
+-- One row per occurrence that counts for a trigger's window. trigger: a hash of the trigger as it is defined, so that an
+-- edited one counts anew.
+CREATE TABLE automation_internal.window_event (
+    automation_id  integer     NOT NULL,
+    trigger        bigint      NOT NULL,
+    key            text        NOT NULL,
+    at             timestamptz NOT NULL,
+    event_id       bigint      NOT NULL,
+    keep_until     timestamptz NOT NULL,
+    -- serves the count; the event is part of it, so that none counts twice
+    CONSTRAINT window_event_pkey PRIMARY KEY (automation_id, trigger, key, at, event_id)
+);
+COMMENT ON TABLE automation_internal.window_event IS 'Occurrences that count for the window of a trigger; pruned when they are older than the window.';
+
+CREATE TABLE automation_internal.execution_claim (
+    automation_id  integer     NOT NULL,
+    key            text        NOT NULL,
+    event_id       bigint      NOT NULL,
+    expires_at     timestamptz NOT NULL,
+    CONSTRAINT execution_claim_pkey PRIMARY KEY (automation_id, key)
+);
+COMMENT ON TABLE automation_internal.execution_claim IS 'Events that have started a run of an automation with dedup, by their key; pruned when they have expired.';
+
+-- Only executions that a limit counts are here: those of automations with max_executions, and those that go back to the
+-- automation itself.
+CREATE TABLE automation_internal.execution (
+    automation_id  integer     NOT NULL,
+    at             timestamptz NOT NULL,
+    entity         text,
+    own            boolean     NOT NULL,
+    keep_until     timestamptz NOT NULL
+);
+COMMENT ON TABLE automation_internal.execution IS 'Executions that count towards the limits of an automation; pruned when no limit looks back so far.';
+CREATE INDEX execution_automation_id_at_idx ON automation_internal.execution (automation_id, at);
+
+-- Nearly always empty: a row appears with a failed run and goes with the next one that completes.
+CREATE TABLE automation_internal.breaker (
+    automation_id  integer NOT NULL CONSTRAINT breaker_pkey PRIMARY KEY,
+    failures       integer NOT NULL
+);
+COMMENT ON TABLE automation_internal.breaker IS 'Automations whose last runs failed, and how many in a row.';
+
+-- Counters as in stat: rows are added, and folded together by the janitor. Column order is known to src/store/gates.rs.
+CREATE TABLE automation_internal.gate_refusal (
+    automation_id  integer     NOT NULL,
+    trigger_no     smallint    NOT NULL,
+    reason         text        NOT NULL,
+    count          bigint      NOT NULL,
+    at             timestamptz NOT NULL
+);
+COMMENT ON TABLE automation_internal.gate_refusal IS 'How often a gate said no, by its reason, insert-only between foldings.';
+
+CREATE VIEW automation.stat_gates WITH (security_barrier) AS
+SELECT a.name AS automation,
+       CASE WHEN g.trigger_no < 0 THEN 'manual'
+            ELSE COALESCE(v.document -> 'triggers' -> g.trigger_no::integer ->> 'id', g.trigger_no::text) END AS trigger,
+       g.reason,
+       pg_catalog.sum(g.count)::bigint AS count,
+       pg_catalog.max(g.at) AS last_at
+  FROM automation_internal.gate_refusal AS g
+  JOIN automation_internal.automation AS a ON a.id = g.automation_id
+  JOIN automation_internal.automation_version AS v ON v.id = a.version_id
+ WHERE a.status <> 'dropped'
+   AND pg_catalog.pg_has_role(a.owner, 'USAGE')
+ GROUP BY 1, 2, 3
+ ORDER BY 1, 2, 3;
+COMMENT ON VIEW automation.stat_gates IS 'Why events that matched a trigger did not start a run, and how often.';
+COMMENT ON COLUMN automation.stat_gates.automation IS 'Which automation.';
+COMMENT ON COLUMN automation.stat_gates.trigger IS 'Id of the trigger, or manual.';
+COMMENT ON COLUMN automation.stat_gates.reason IS 'window_not_full, window_fired_before, duplicate, hot_flow, already_running, max_runs and so on.';
+COMMENT ON COLUMN automation.stat_gates.count IS 'How often, since the automation was defined.';
+COMMENT ON COLUMN automation.stat_gates.last_at IS 'When last.';

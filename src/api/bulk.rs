@@ -1,0 +1,299 @@
+//! Backfills and bulk steps: begun, approved, cancelled.
+use automation_core::bulk::{self as decide, JobState, Refusal};
+use automation_core::definition::{On, OnPause};
+use automation_core::machine::{Kept, Surroundings};
+use automation_core::program::Program;
+use automation_core::topic;
+use automation_core::value::Value;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+use super::automations::visible;
+use crate::context;
+use crate::error::{EngineError, EngineResult, OrReport};
+use crate::executor::versions::{self, Version};
+use crate::executor::{RunOfStep, nudge_bulk};
+use crate::pg::append::next_id;
+use crate::pg::catch::PgError;
+use crate::pg::query_pages::{self, Column};
+use crate::pg::statement::Spi;
+use crate::pg::subtransaction::in_subtransaction;
+use crate::pg::{clock, identity, names, settings};
+use crate::store::bulk::{self, Job, NewJob, RowsAs, Step};
+use crate::store::events::Event;
+use crate::store::kinds::{self, Kind};
+use crate::store::log;
+
+/// Runs an automation for each row of a query, at most so many in a second. Returns the job's number, see
+/// automation.progress.
+#[pg_extern]
+fn backfill(
+    name: Option<&str>,
+    query: Option<&str>,
+    rate: default!(Option<f64>, "NULL"),
+    approve: default!(Option<bool>, "false"),
+    kind: default!(Option<&str>, "NULL"),
+) -> Result<i64, ErrorReport> {
+    let given = name.ok_or_else(|| EngineError::null_argument("name"));
+    given
+        .and_then(|name| Ok((name, query.ok_or_else(|| EngineError::null_argument("query"))?)))
+        .and_then(|(name, query)| begin(name, query, rate, approve.unwrap_or_default(), kind))
+        .or_report()
+}
+
+fn begin(name: &str, query: &str, rate: Option<f64>, approve: bool, kind: Option<&str>) -> EngineResult<i64> {
+    let known = visible(name)?;
+    if known.status != "active" {
+        return Err(EngineError::wrong_state(format!("cannot backfill automation \"{name}\""))
+            .detail(format!("It is {}.", known.status))
+            .hint(format!("SELECT automation.activate('{name}').")));
+    }
+    if let Some(rate) = rate.filter(|rate| !decide::is_rate(*rate)) {
+        return Err(EngineError::invalid(format!("invalid rate {rate}")).hint(decide::RATE_HINT));
+    }
+    let columns = examine(known.owner, query).map_err(|error| {
+        let place = format!("query of the backfill of automation \"{name}\"");
+        EngineError::statement(&place, query, &error, error.position)
+    })?;
+    versions::load(std::iter::once(known.version_id));
+    let version = versions::get(known.version_id).map_err(EngineError::bug)?;
+    let rows = rows_of(name, &version.program, &columns, kind)?;
+    let path = settings::current(c"search_path").and_then(|path| path.into_string().ok()).unwrap_or_default();
+    let by = names::role_name(identity::current_user()).unwrap_or_default();
+    let cause = context::cause();
+    let id = next_id("run_id_seq");
+    bulk::insert(&NewJob {
+        id,
+        owner: known.owner,
+        automation_id: known.id,
+        version_id: known.version_id,
+        trigger_no: rows.trigger_no,
+        needs_approval: approve,
+        query,
+        params: "[]",
+        search_path: &path,
+        rate,
+        rows_as: rows.rows_as,
+        kind: rows.kind.as_deref(),
+        topic: rows.topic.as_deref(),
+        step: None,
+        cause: cause.run.map(|run| (run, cause.depth - 1)),
+        created_by: &by,
+        now: clock::engine_now(),
+    });
+    if let Some(job) = bulk::find(id) {
+        nudge_bulk(job.waiter(), true);
+    }
+    log::audit("automation.backfill_started", name, &serde_json::json!({ "job": id, "query": query }));
+    Ok(id)
+}
+
+/// Would the owner be able to run this query, and what does it give?
+fn examine(owner: pg_sys::Oid, query: &str) -> Result<Vec<Column>, PgError> {
+    identity::as_role(owner, || {
+        in_subtransaction(|| {
+            let spi = Spi::open();
+            let (statement, columns) = query_pages::prepare(&spi, query, 0)?;
+            query_pages::try_out(&spi, &statement, &[])?;
+            drop(statement);
+            spi.close();
+            Ok(columns)
+        })
+    })
+}
+
+/// What the rows of a backfill stand for.
+#[derive(Default)]
+struct Rows {
+    trigger_no: i16,
+    rows_as: Option<RowsAs>,
+    kind: Option<String>,
+    topic: Option<String>,
+}
+
+/// Rows of a kind that a trigger is about stand for its entities; else they are what an event carries that a trigger
+/// listens for; else they are payloads, as those of start_run().
+fn rows_of(name: &str, program: &Program, columns: &[Column], kind: Option<&str>) -> EngineResult<Rows> {
+    let enabled = program.triggers.iter().enumerate().filter(|(_, trigger)| trigger.enabled);
+    let of_entities = enabled.clone().filter(|(_, trigger)| trigger.on != On::Deleted && trigger.kind.is_some()).map(
+        |(no, trigger)| {
+            let rows_as = if trigger.on == On::Created { RowsAs::Created } else { RowsAs::Updated };
+            Rows { trigger_no: no as i16, rows_as: Some(rows_as), kind: trigger.kind.clone(), topic: None }
+        },
+    );
+    if let Some(wanted) = kind {
+        let known = kinds::find(wanted).ok_or_else(|| EngineError::unknown_kind(wanted))?;
+        if let Some(missing) = key_of(&known).iter().find(|key| !columns.iter().any(|column| column.name == **key)) {
+            return Err(EngineError::undefined_name(format!("the query does not give column \"{missing}\""))
+                .detail(format!("Entities of kind \"{wanted}\" are known by it.")));
+        }
+        let found = of_entities.into_iter().find(|rows| rows.kind.as_deref() == Some(wanted));
+        return found.ok_or_else(|| {
+            EngineError::invalid(format!("automation \"{name}\" has no trigger on kind \"{wanted}\""))
+                .hint("Leave kind out to hand the rows over as payloads.")
+        });
+    }
+    let shown = |rows: &Rows| rows.kind.as_deref().and_then(kinds::find).is_some_and(|kind| shows(&kind, columns));
+    if let Some(rows) = of_entities.into_iter().find(shown) {
+        return Ok(rows);
+    }
+    let mut of_events = enabled.filter(|(_, trigger)| trigger.on == On::Event).filter_map(|(no, trigger)| {
+        let topic = trigger.patterns.iter().find(|pattern| !topic::is_pattern(pattern))?.clone();
+        Some(Rows { trigger_no: no as i16, rows_as: Some(RowsAs::Event), kind: None, topic: Some(topic) })
+    });
+    Ok(of_events.next().unwrap_or(Rows { trigger_no: -1, ..Rows::default() }))
+}
+
+/// The columns by which entities of a kind are known.
+fn key_of(kind: &Kind) -> Vec<&str> {
+    if kind.id_columns.is_empty() { vec!["id"] } else { kind.id_columns.iter().map(String::as_str).collect() }
+}
+
+/// Does a query show the key of a watched table under its own name?
+fn shows(kind: &Kind, columns: &[Column]) -> bool {
+    let Some(relation) = kind.relation else { return false };
+    key_of(kind).iter().all(|key| {
+        columns.iter().any(|column| {
+            column.name == *key && column.origin.as_ref().is_some_and(|(table, own)| *table == relation && own == key)
+        })
+    })
+}
+
+/// Begins the job of a bulk step. The query runs later, in a transaction of its own.
+pub fn start_step(
+    run: &RunOfStep,
+    version: &Version,
+    query: (&str, &[Value]),
+    rate: Option<f64>,
+    event: &Event,
+    around: &Surroundings,
+) -> i64 {
+    let id = next_id("run_id_seq");
+    let values: Vec<Kept> = query.1.iter().cloned().map(Kept).collect();
+    let params = serde_json::to_string(&values).unwrap_or_else(|_| "[]".to_owned());
+    let around = serde_json::to_string(around).unwrap_or_default();
+    bulk::insert(&NewJob {
+        id,
+        owner: run.owner,
+        automation_id: run.automation_id,
+        version_id: run.version_id,
+        trigger_no: run.trigger_no,
+        needs_approval: false,
+        query: query.0,
+        params: &params,
+        search_path: &version.search_path.to_string_lossy(),
+        rate,
+        rows_as: None,
+        kind: None,
+        topic: None,
+        step: Some(Step {
+            run_id: run.id,
+            no: run.step,
+            finishes: version.program.on_pause == OnPause::Finish,
+            event: &event.to_json(),
+            surroundings: &around,
+        }),
+        cause: Some((run.id, run.depth)),
+        created_by: &names::role_name(run.owner).unwrap_or_default(),
+        now: clock::engine_now(),
+    });
+    if let Some(job) = bulk::find(id) {
+        nudge_bulk(job.waiter(), true);
+    }
+    id
+}
+
+type Outcome = (bool, Option<String>, Option<String>, Option<String>);
+
+fn told(outcome: Result<&'static str, Refusal>) -> Outcome {
+    match outcome {
+        Ok(applied) => (true, Some(applied.to_owned()), None, None),
+        Err(refusal) => (false, None, Some(refusal.reason().to_owned()), Some(refusal.message())),
+    }
+}
+
+/// Lets a job that waits for it go on.
+#[pg_extern]
+#[allow(clippy::type_complexity)]
+fn approve_bulk(
+    job: i64,
+) -> TableIterator<
+    'static,
+    (name!(ok, bool), name!(applied, Option<String>), name!(reason, Option<String>), name!(message, Option<String>)),
+> {
+    TableIterator::once(told(approve(job)))
+}
+
+/// Ends a job: its rows that are under way are cancelled, the others are not begun.
+#[pg_extern]
+#[allow(clippy::type_complexity)]
+fn cancel_bulk(
+    job: i64,
+) -> TableIterator<
+    'static,
+    (name!(ok, bool), name!(applied, Option<String>), name!(reason, Option<String>), name!(message, Option<String>)),
+> {
+    TableIterator::once(told(cancel(job)))
+}
+
+/// A job of a role whose rights the caller has, locked; others do not exist for them.
+fn own(id: i64) -> Result<Job, Refusal> {
+    let user = identity::current_user();
+    bulk::find(id).filter(|job| identity::has_role(user, job.owner)).ok_or(Refusal::NotFound)?;
+    bulk::wait_for(id).ok_or(Refusal::NotFound)
+}
+
+fn approve(id: i64) -> Result<&'static str, Refusal> {
+    let mut job = own(id)?;
+    let waits = job.state != JobState::Querying || job.needs_approval;
+    let Some(state) = job.state.approve()?.filter(|_| waits) else { return Ok("recorded") };
+    job.needs_approval = false;
+    if state == JobState::Executing {
+        job.started_at = Some(clock::engine_now());
+    }
+    job.state = state;
+    bulk::save(&job);
+    nudge_bulk(job.waiter(), state == JobState::Querying);
+    log::audit("automation.bulk_approved", &job.automation, &serde_json::json!({ "job": id }));
+    Ok("transitioned")
+}
+
+fn cancel(id: i64) -> Result<&'static str, Refusal> {
+    let job = own(id)?;
+    let automation = job.automation.clone();
+    if !put_an_end(job, false)? {
+        return Ok("recorded");
+    }
+    log::audit("automation.bulk_cancelled", &automation, &serde_json::json!({ "job": id }));
+    Ok("transitioned")
+}
+
+/// Has a job cancelled by whoever tends it. False if that was so already.
+fn put_an_end(mut job: Job, leave_open: bool) -> Result<bool, Refusal> {
+    let Some(state) = job.state.cancel()? else { return Ok(false) };
+    job.state = state;
+    job.leave_open = leave_open;
+    bulk::save(&job);
+    nudge_bulk(job.waiter(), true);
+    Ok(true)
+}
+
+/// Cancels a job that a run waited for and does not any more. False if there is no such job.
+pub fn cancel_abandoned(id: i64) -> bool {
+    let Some(job) = bulk::find(id).and_then(|job| bulk::wait_for(job.id)) else { return false };
+    // One that has ended meanwhile needs nothing, and is known all the same.
+    put_an_end(job, false).is_ok() || bulk::ended(id).is_some()
+}
+
+/// Ends the jobs of an automation that is being dropped; what is under way is cancelled, or goes on to its end.
+pub fn cancel_all(automation_id: i32, leave_open: bool) {
+    // None of them has ended, so that none refuses.
+    bulk::of_automation(automation_id).into_iter().filter_map(|job| put_an_end(job, leave_open).ok()).for_each(drop);
+}
+
+/// The automation is active again, and so are its jobs.
+pub fn go_on(automation_id: i32) {
+    for job in bulk::of_automation(automation_id) {
+        nudge_bulk(job.waiter(), job.state == JobState::Querying);
+    }
+}

@@ -1,0 +1,203 @@
+//! Tending a bulk job: its query is run once, its rows are begun slice by slice, its end is told once.
+//!
+//! A row is begun by an order in the log, like a run that is started by hand, so that everything that holds for runs
+//! holds for rows: batches, order within an entity, crashes, the rights of the owner. Orders, and how far the job is,
+//! commit together. Whoever tends a job holds its row; another who comes meanwhile leaves it queued.
+use automation_core::bulk::{self as decide, JobState};
+
+use super::batch::Claimer;
+use super::bulk_item::nudge;
+use super::bulk_rows::{self, Begun};
+use super::run::error_json;
+use crate::api::runs::cancel_abandoned;
+use crate::context::{self, RunContext};
+use crate::failpoint::failpoint;
+use crate::pg::catch::PgError;
+use crate::pg::clock::{self, Micros};
+use crate::pg::identity;
+use crate::pg::subtransaction::in_subtransaction;
+use crate::store::bulk::{self, Job, Tally};
+use crate::store::dispatches::Dispatch;
+use crate::store::events::{NewEvent, Op, append_event};
+use crate::store::timers::{self, Timer, TimerKind};
+use crate::workers;
+
+/// How many runs of a job that is cancelled are cancelled in one transaction.
+const CANCEL_SLICE: i64 = 500;
+/// The shortest time, in microseconds, over which a speed is measured.
+const SHORTEST: Micros = 500_000;
+/// Not an error: the job was cancelled while its query ran.
+const CANCELLED: &str = "00000";
+
+/// May tending it take long? Then it shares its transaction with nobody.
+pub fn takes_long(dispatch: &Dispatch) -> bool {
+    dispatch.wait_no != 0
+}
+
+/// Tends a job.
+pub fn tend(claimer: &mut Claimer, dispatch: &Dispatch) {
+    let id = dispatch.run_id;
+    if let Some(job) = bulk::find(id).filter(|job| job.state == JobState::Querying) {
+        load(&job, claimer.is_worker);
+    }
+    let Some(mut job) = bulk::lock(id) else {
+        if bulk::find(id).is_some() {
+            // Somebody tends it, and began before what we were called for.
+            claimer.unsettled.insert((id, dispatch.wait_no));
+        }
+        return;
+    };
+    failpoint("bulk_locked");
+    if job.state.is_over() || job.state == JobState::Querying {
+        return;
+    }
+    let now = clock::engine_now();
+    take_in(&mut job, now);
+    match job.state {
+        JobState::Executing | JobState::Monitoring => begin_rows(&mut job, now),
+        JobState::Cancelling => cancel_rows(&mut job, now),
+        _ => {}
+    }
+    bulk::save(&job);
+    if job.state.is_over() {
+        finish(&job, now);
+    }
+    failpoint("bulk_tended");
+}
+
+/// Gives up a job that cannot be tended: it crashes the server, or spoils every commit.
+pub fn give_up(id: i64, error: &PgError) {
+    let Some(mut job) = bulk::wait_for(id).filter(|job| !job.state.is_over()) else { return };
+    let now = clock::engine_now();
+    take_in(&mut job, now);
+    job.state = JobState::Failed;
+    bulk::note_error(id, &error_json(error, None));
+    bulk::save(&job);
+    finish(&job, now);
+}
+
+/// Adds what has ended since the last look.
+fn take_in(job: &mut Job, now: Micros) {
+    let Tally { completed, failed, skipped, cancelled, returned, waiting, error } = bulk::take_tallies(job.id);
+    let counts = &mut job.counts;
+    counts.completed += completed;
+    counts.failed += failed;
+    counts.skipped += skipped;
+    counts.cancelled += cancelled;
+    counts.returned += returned;
+    counts.waiting += waiting;
+    if let Some(error) = error {
+        bulk::note_error(job.id, &error);
+    }
+    // Looks may follow each other closely; what is measured over too short a time says nothing.
+    let since = job.counted_at.or(job.started_at).unwrap_or(now);
+    if now - since >= SHORTEST {
+        job.speed = decide::speed(job.speed, job.counts.ended() - job.counted, now - since);
+        job.counted = job.counts.ended();
+        job.counted_at = Some(now);
+    }
+}
+
+/// Runs the query of a job and keeps its rows, all in one snapshot: no row is missed or taken twice, whatever is written
+/// meanwhile, and after a crash it has either happened or not.
+fn load(job: &Job, is_worker: bool) {
+    let loaded = in_subtransaction(|| {
+        let total = identity::as_role(job.owner, || bulk_rows::read(job, is_worker))?;
+        failpoint("bulk_loaded");
+        // Not locked before: whoever cancels it need not wait for the query.
+        match bulk::wait_for(job.id).filter(|job| job.state == JobState::Querying) {
+            Some(job) => Ok((job, total)),
+            None => Err(PgError::new(CANCELLED, "the job was cancelled")),
+        }
+    });
+    match loaded {
+        Ok((mut job, total)) => {
+            job.counts.total = total;
+            job.state = if job.needs_approval { JobState::Approval } else { JobState::Executing };
+            job.started_at = (!job.needs_approval).then(clock::engine_now);
+            bulk::save(&job);
+        }
+        Err(error) if error.sqlstate == CANCELLED => {}
+        Err(error) if error.is_transient() => error.raise(),
+        Err(error) => give_up(job.id, &error),
+    }
+}
+
+fn begin_rows(job: &mut Job, now: Micros) {
+    if job.active {
+        let next_at = job.next_at.unwrap_or(now);
+        let quota = decide::quota(&job.counts, job.rate, next_at, now);
+        let _context = enter(job);
+        let Begun { rows, more } = match bulk_rows::begin(job, quota) {
+            Ok(begun) => begun,
+            Err(problem) => {
+                job.state = JobState::Failed;
+                return bulk::note_error(job.id, &error_json(&PgError::new("XX000", problem), None));
+            }
+        };
+        let (next_at, wake_at) = decide::pace(&job.counts, job.rate, next_at, rows, now);
+        job.next_at = Some(next_at);
+        if more {
+            nudge(job.waiter(), false);
+        } else if let Some(due_at) = wake_at.filter(|_| job.wake_at.is_none_or(|at| at <= now)) {
+            timers::insert(&[Timer { due_at, waiter: job.waiter(), kind: TimerKind::Bulk }]);
+            workers::wake::timer_at_commit(due_at);
+            job.wake_at = Some(due_at);
+        }
+    }
+    job.state = match (job.counts.left(), job.counts.open()) {
+        (0, 0) => JobState::Finished,
+        (0, _) => JobState::Monitoring,
+        _ => JobState::Executing,
+    };
+}
+
+fn cancel_rows(job: &mut Job, now: Micros) {
+    if !job.leave_open {
+        for run in bulk::under_way(job.id, job.counts.issued, CANCEL_SLICE) {
+            cancel_abandoned(run);
+        }
+        take_in(job, now);
+    }
+    if job.counts.open() == 0 {
+        let counts = &mut job.counts;
+        counts.cancelled = counts.total - counts.completed - counts.failed - counts.skipped;
+        job.state = JobState::Cancelled;
+    }
+}
+
+/// What is written from here on goes back to the run that ordered the job.
+fn enter(job: &Job) -> Option<context::Entered> {
+    let (run_id, automation) = (job.cause_run?, job.automation.clone());
+    Some(context::enter(RunContext { run_id, automation, owner: job.owner, depth: job.depth, tenant: None }))
+}
+
+/// Tells of the end of a job, once: in the transaction in which it ends.
+fn finish(job: &Job, now: Micros) {
+    bulk::finish(job.id, now);
+    timers::delete(&[(job.id, 0)]);
+    let counts = &job.counts;
+    let payload = serde_json::json!({
+        "job": job.id,
+        "automation": job.automation,
+        "state": job.state.word(),
+        "total": counts.total,
+        "done": counts.completed,
+        "failed": counts.failed,
+        "skipped": counts.skipped,
+        "cancelled": counts.cancelled,
+        "run_id": job.run_id,
+        "seconds": job.started_at.map(|started| (now - started) as f64 / 1e6),
+    });
+    let _context = enter(job);
+    append_event(&NewEvent {
+        op: Some(Op::Emitted),
+        topic: Some("automation.bulk.finished"),
+        payload: Some(payload.to_string().as_bytes()),
+        ..Default::default()
+    });
+    if job.run_id.is_some() {
+        let id = job.id.to_string();
+        append_event(&NewEvent { op: Some(Op::Ended), entity_id: Some(id.as_bytes()), ..Default::default() });
+    }
+}

@@ -1,0 +1,180 @@
+//! A run that is one row of a bulk job: what it sees, and what its end adds to the job.
+//!
+//! Whoever ends such runs only inserts: the outcome of each row, one tally per batch and job, and one order to tend the
+//! job. Nobody waits for another's commit here, and the last of them needs not know that it is the last: the order is
+//! routed after the commit, so that whoever tends the job then sees all that was counted before.
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use automation_core::machine::{JobItem, Machine, State, Surroundings};
+use automation_core::value::Value;
+
+use super::suspend::Suspension;
+use super::versions::Version;
+use crate::store::bulk::{self, Outcome, RowsAs, Tally};
+use crate::store::events::{Event, NewEvent, Op, append_event};
+use crate::store::history::{EndedRun, Ending};
+use crate::store::wakes::Waiter;
+
+/// What the runs of a step's rows have in common.
+struct Family {
+    event: Event,
+    surroundings: Surroundings,
+}
+
+/// How many jobs this process remembers.
+const MOST_FAMILIES: usize = 20;
+
+thread_local!(static FAMILIES: RefCell<HashMap<i64, Rc<Family>>> = RefCell::new(HashMap::new()));
+
+fn family(job: i64) -> Option<Rc<Family>> {
+    if let Some(known) = FAMILIES.with(|families| families.borrow().get(&job).cloned()) {
+        return Some(known);
+    }
+    let (event, surroundings) = bulk::family(job)?;
+    let surroundings = serde_json::from_str(&surroundings).unwrap_or_default();
+    let read = Rc::new(Family { event: Event::from_json(&event)?, surroundings });
+    FAMILIES.with(|families| {
+        let mut families = families.borrow_mut();
+        if families.len() >= MOST_FAMILIES {
+            families.clear();
+        }
+        families.insert(job, read.clone());
+    });
+    Some(read)
+}
+
+/// The tenant of the run whose step waits for a job.
+pub fn tenant(job: i64) -> Option<String> {
+    family(job)?.event.tenant.clone()
+}
+
+/// The row of a job that an order is about.
+pub fn of_order(order: &serde_json::Value) -> Option<JobItem> {
+    // A run that is tried again is none of the job's any more.
+    order["retry_of"].is_null().then(|| Some(JobItem { job: order["bulk"].as_i64()?, no: order["item"].as_i64()? }))?
+}
+
+/// The event that a row's run is about, if its order is not that itself: for a step the event of the run that has the
+/// step, for a backfill the row as if it had just been written.
+pub fn event_of(ordered: &Event, order: &serde_json::Value) -> Option<Event> {
+    let job = order["bulk"].as_i64()?;
+    if order["step"].is_i64() {
+        return family(job).map(|family| family.event.clone());
+    }
+    let rows_as = order["as"].as_str().and_then(RowsAs::from_code)?;
+    let topic = order["topic"].as_str().map(str::to_owned);
+    Some(as_event(ordered.clone(), rows_as, topic))
+}
+
+/// Turns an order whose payload is a row into the event that the row stands for.
+pub fn as_event(mut event: Event, rows_as: RowsAs, topic: Option<String>) -> Event {
+    match rows_as {
+        RowsAs::Event => {
+            event.op = Op::Emitted;
+            event.topic = topic;
+            event.next = None;
+        }
+        RowsAs::Created => {
+            event.op = Op::Created;
+            event.topic = None;
+            event.next = event.payload.take();
+        }
+        RowsAs::Updated => {
+            event.op = Op::Updated;
+            event.topic = None;
+            event.next = event.payload.take();
+            // What the row was before is not known: every column has come to what it is.
+            let row: serde_json::Map<String, serde_json::Value> =
+                event.next.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+            event.changed = row.keys().cloned().collect();
+            let before = row.into_iter().map(|(name, _)| (name, serde_json::Value::Null));
+            event.prev = Some(serde_json::Value::Object(before.collect()).to_string());
+        }
+    }
+    event
+}
+
+/// Where the run of a step's row begins. None if the order is for no such run.
+pub fn begin(version: &Version, ordered: &Event, order: &serde_json::Value) -> Option<State> {
+    let step = usize::try_from(order["step"].as_i64()?).ok()?;
+    let family = family(order["bulk"].as_i64()?)?;
+    let item = ordered.payload.as_deref().and_then(|row| Value::from_json(row).ok()).unwrap_or_default();
+    Machine::start_item(&version.program, step, family.surroundings.clone(), item)
+}
+
+/// Orders that a job be tended. The order is routed when this transaction has committed. `alone` if that may take long.
+pub fn nudge(waiter: Waiter, alone: bool) {
+    let order = serde_json::json!({
+        "do": "bulk",
+        "job": waiter.run_id,
+        "owner": waiter.owner.to_u32(),
+        "automation_id": waiter.automation_id,
+        "version_id": waiter.version_id,
+        "alone": alone,
+    });
+    append_event(&NewEvent { op: Some(Op::Moved), next: Some(order.to_string().as_bytes()), ..Default::default() });
+}
+
+/// Was it ordered and not begun, because its automation is paused?
+fn came_back(run: &EndedRun) -> bool {
+    run.ending == Ending::Cancelled && run.live.is_none() && run.reason.as_deref() == Some("automation_not_active")
+}
+
+/// Counts runs that have ended for the jobs they belong to.
+pub fn count_ended(ended: &[EndedRun]) {
+    if ended.iter().all(|run| run.item.is_none()) {
+        return;
+    }
+    let mut outcomes = Vec::new();
+    let mut tallies: BTreeMap<i64, (Waiter, Tally)> = BTreeMap::new();
+    for run in ended {
+        let Some(item) = run.item else { continue };
+        let waiter = Waiter {
+            run_id: item.job,
+            wait_no: 0,
+            owner: run.owner,
+            automation_id: run.automation_id,
+            version_id: run.version_id,
+        };
+        let tally = &mut tallies.entry(item.job).or_insert_with(|| (waiter, Tally::default())).1;
+        tally.waiting -= i64::from(run.live.is_some());
+        let (status, count) = match run.ending {
+            Ending::Cancelled if came_back(run) => ("returned", &mut tally.returned),
+            Ending::Completed => ("completed", &mut tally.completed),
+            Ending::Failed => ("failed", &mut tally.failed),
+            Ending::Cancelled => ("cancelled", &mut tally.cancelled),
+            _ => ("skipped", &mut tally.skipped),
+        };
+        *count += 1;
+        let error = run.error.clone().filter(|_| status == "failed");
+        if tally.error.is_none() {
+            tally.error.clone_from(&error);
+        }
+        outcomes.push(Outcome { item, run_id: run.id, status, error });
+    }
+    if bulk::add_outcomes(&outcomes) != outcomes.len() as u64 {
+        // Nothing of this transaction is to be kept: one of these rows has ended before.
+        pgrx::error!("automation_engine bug: a row of a bulk job has ended twice");
+    }
+    add(tallies);
+}
+
+/// Counts runs that wait for the jobs they belong to: they do not hold up other rows.
+pub fn count_suspended(suspended: &[Suspension]) {
+    let mut tallies: BTreeMap<i64, (Waiter, Tally)> = BTreeMap::new();
+    for put in suspended.iter().filter(|put| put.is_new) {
+        let Some(item) = put.item else { continue };
+        let waiter = Waiter { run_id: item.job, ..super::suspend::waiter(&put.run, 0) };
+        tallies.entry(item.job).or_insert_with(|| (waiter, Tally::default())).1.waiting += 1;
+    }
+    add(tallies);
+}
+
+fn add(tallies: BTreeMap<i64, (Waiter, Tally)>) {
+    for (job, (waiter, tally)) in tallies {
+        bulk::add_tally(job, &tally);
+        nudge(waiter, false);
+    }
+}

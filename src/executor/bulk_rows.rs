@@ -1,0 +1,301 @@
+//! The rows of a bulk job: read from its query, asked whether they are for the automation, ordered.
+use std::ffi::CString;
+use std::rc::Rc;
+
+use automation_core::expr::Budget;
+use automation_core::gate::Code;
+use automation_core::gate::change::{self, Occurrence};
+use automation_core::machine::{JobItem, Kept};
+use pgrx::pg_sys;
+
+use super::bind::parameter;
+use super::bulk_item;
+use super::run::{error_json, from_expression};
+use super::versions::{self, Version};
+use crate::gucs;
+use crate::pg::append::next_id;
+use crate::pg::catch::PgError;
+use crate::pg::clock;
+use crate::pg::query_pages::{self, PageRow};
+use crate::pg::session;
+use crate::pg::settings::Pinned;
+use crate::pg::statement::Spi;
+use crate::router::tenant_matches;
+use crate::scope::EventScope;
+use crate::store::bulk::{self, Item, Job, Outcome};
+use crate::store::events::{self, Event, NewEvent, Op};
+use crate::store::kinds::{self, Kind};
+
+/// Most rows that one look goes through.
+const MOST_ROWS: i64 = 5000;
+/// Rows that are read at the same time.
+const PAGE: i64 = 500;
+
+/// Runs the query of a job, as whoever is current, and keeps what it gives. Returns how many rows that are.
+pub fn read(job: &Job, is_worker: bool) -> Result<i64, PgError> {
+    let Some((query, params, path)) = bulk::query_of(job.id) else { return Ok(0) };
+    let values: Vec<Kept> = serde_json::from_str(&params).map_err(|error| PgError::new("XX000", error.to_string()))?;
+    let path = CString::new(path).map_err(|error| PgError::new("XX000", error.to_string()))?;
+    let pinned = Pinned::new();
+    pinned.set(c"search_path", &path);
+    let spi = Spi::open();
+    let (statement, _) = query_pages::prepare(&spi, &query, values.len())?;
+    let parameters = values
+        .iter()
+        .zip(statement.types())
+        .map(|(value, type_oid)| parameter(&value.0, *type_oid))
+        .collect::<Result<Vec<_>, PgError>>()?;
+    let mut total = 0;
+    query_pages::each_page(&spi, &statement, &parameters, gucs::max_value_bytes(), |page: Vec<PageRow>| {
+        let items: Vec<Item> = page
+            .into_iter()
+            .map(|row| {
+                total += 1;
+                Item { no: total, run_id: next_id("run_id_seq"), data: row.ok() }
+            })
+            .collect();
+        bulk::add_items(job.id, &items);
+        Ok(())
+    })?;
+    spi.close();
+    if is_worker {
+        // What functions of the query may have left behind is not for the next one.
+        session::forget();
+    }
+    drop(pinned);
+    Ok(total)
+}
+
+/// What a look at the rows came to.
+pub struct Begun {
+    /// So many were ordered.
+    pub rows: i64,
+    /// There are more to be looked at, at once.
+    pub more: bool,
+}
+
+/// Begins up to so many rows: those that came back first, then the next ones in order. Rows that are not for the
+/// automation are passed over.
+pub fn begin(job: &mut Job, quota: i64) -> Result<Begun, String> {
+    versions::load(std::iter::once(job.version_id));
+    let order = Orders::new(job, versions::get(job.version_id)?);
+    let mut begun = 0;
+    if job.counts.returned > 0 && quota > 0 {
+        let back = bulk::take_returned(job.id, quota.min(job.counts.returned));
+        job.counts.returned -= back.len() as i64;
+        begun += back.len() as i64;
+        back.iter().for_each(|item| order.place(item, &order.event(item)));
+    }
+    let mut looked_at = 0;
+    while begun < quota && looked_at < MOST_ROWS && job.counts.issued < job.counts.total {
+        let items = bulk::items(job.id, job.counts.issued, PAGE.min(quota - begun));
+        let Some(last) = items.last().map(|item| item.no) else {
+            return Err(format!("row {} of bulk job {} is gone", job.counts.issued + 1, job.id));
+        };
+        looked_at += items.len() as i64;
+        job.counts.issued = last;
+        let mut passed_over = Vec::new();
+        for item in &items {
+            let event = order.event(item);
+            match order.refusal(item, &event) {
+                None => {
+                    order.place(item, &event);
+                    begun += 1;
+                }
+                Some((status, error)) => {
+                    match status {
+                        "failed" => job.counts.failed += 1,
+                        _ => job.counts.skipped += 1,
+                    }
+                    if let Some(error) = &error {
+                        bulk::note_error(job.id, error);
+                    }
+                    let item = JobItem { job: job.id, no: item.no };
+                    passed_over.push(Outcome { item, run_id: 0, status, error });
+                }
+            }
+        }
+        bulk::add_outcomes(&passed_over);
+        pgrx::check_for_interrupts!();
+    }
+    events::insert_buffered();
+    Ok(Begun { rows: begun, more: begun < quota && job.counts.issued < job.counts.total })
+}
+
+/// How the rows of a job are ordered.
+struct Orders {
+    job: Job,
+    version: Rc<Version>,
+    kind: Option<Kind>,
+    tenant_column: Option<String>,
+    /// Of rows that do not say whose they are.
+    tenant: Option<String>,
+    topic: String,
+    now: clock::Micros,
+    // All orders of a look are of one command, so that they are inserted together.
+    command: pg_sys::CommandId,
+}
+
+impl Orders {
+    fn new(job: &Job, version: Rc<Version>) -> Self {
+        let kind = job.kind.as_deref().and_then(kinds::find);
+        let tenant = match job.run_id {
+            Some(_) => bulk_item::tenant(job.id),
+            None => version.program.tenant.clone(),
+        };
+        Orders {
+            tenant_column: job.kind.as_deref().and_then(bulk::tenant_column),
+            kind,
+            tenant,
+            topic: format!("automation.invocation.{}", job.automation),
+            now: clock::now(),
+            command: events::current_command(),
+            version,
+            job: job.clone(),
+        }
+    }
+
+    /// A row as the event that it stands for.
+    fn event(&self, item: &Item) -> Event {
+        let text = item.data.as_ref().map(|row| String::from_utf8_lossy(row).into_owned());
+        let mut event = Event {
+            id: 0,
+            xid: 0,
+            occurred_at: self.now,
+            cause_run: self.job.cause_run,
+            relation: self.kind.as_ref().and_then(|kind| kind.relation),
+            role: self.job.owner,
+            depth: self.job.depth,
+            op: Op::Started,
+            truncated: false,
+            kind: None,
+            entity_id: None,
+            topic: None,
+            tenant: self.tenant.clone(),
+            actor: None,
+            changed: Vec::new(),
+            prev: None,
+            next: None,
+            payload: text,
+            window: None,
+        };
+        if let Some(kind) = &self.kind {
+            let row: serde_json::Value =
+                event.payload.as_deref().and_then(|row| serde_json::from_str(row).ok()).unwrap_or_default();
+            event.kind = Some(kind.kind.clone());
+            event.entity_id = entity_id(kind, &row);
+            if let Some(column) = &self.tenant_column {
+                event.tenant = plain(&row[column.as_str()]).or(event.tenant);
+            }
+        }
+        match self.job.rows_as {
+            Some(rows_as) => bulk_item::as_event(event, rows_as, self.job.topic.clone()),
+            None => event,
+        }
+    }
+
+    /// Why a row gets no run: what routing would say of the event.
+    fn refusal(&self, item: &Item, event: &Event) -> Option<(&'static str, Option<String>)> {
+        if item.data.is_none() {
+            let limit = gucs::max_value_bytes() / 1024;
+            let error = PgError {
+                detail: Some(format!("It is larger than automation_engine.max_value_size, {limit} kB.")),
+                hint: Some(
+                    "Let the query give the key and the columns that are needed, and the steps read the rest.".into(),
+                ),
+                ..PgError::new("54000", format!("row {} is too large", item.no))
+            };
+            return Some(("failed", Some(error_json(&error, None))));
+        }
+        let program = &self.version.program;
+        self.job.rows_as?;
+        if !tenant_matches(program.tenant.as_deref(), event) {
+            return Some(("skipped", None));
+        }
+        let trigger = program.triggers.get(usize::try_from(self.job.trigger_no).ok()?)?;
+        let scope = EventScope::new(event, self.now);
+        if trigger.has_pure_change() {
+            let occurrence = Occurrence {
+                tenant: event.tenant.as_deref(),
+                entity: event.entity_id.as_deref(),
+                changed: &event.changed,
+            };
+            match change::config(trigger, &occurrence, &scope, &mut Budget::default(), None) {
+                Ok(()) => {}
+                Err(Code::ValueError) => {
+                    let told = change::matches(trigger, &occurrence, &scope, &mut Budget::default(), None);
+                    let told = told.err().map(|reason| reason.to_string()).unwrap_or_default();
+                    return Some(("failed", Some(error_json(&PgError::new("22023", told), None))));
+                }
+                Err(_) => return Some(("skipped", None)),
+            }
+        }
+        let filter = trigger.filter.as_ref().filter(|filter| filter.is_pure_event())?;
+        match filter.holds(&scope, &mut Budget::default()) {
+            Ok(true) => None,
+            Ok(false) => Some(("skipped", None)),
+            Err(error) => {
+                let text = automation_core::machine::text_of(filter);
+                Some(("failed", Some(error_json(&from_expression(&error, &text), None))))
+            }
+        }
+    }
+
+    /// Orders the run of a row.
+    fn place(&self, item: &Item, event: &Event) {
+        let job = &self.job;
+        let mut order = serde_json::json!({
+            "automation_id": job.automation_id,
+            "version_id": job.version_id,
+            "trigger_no": job.trigger_no,
+            "run_id": item.run_id,
+            "bulk": job.id,
+            "item": item.no,
+        });
+        if let Some(rows_as) = job.rows_as {
+            order["as"] = rows_as.code().into();
+            if let Some(topic) = &job.topic {
+                order["topic"] = topic.as_str().into();
+            }
+        }
+        if let (Some(step), Some(parent)) = (job.step_no, job.run_id) {
+            order["step"] = step.into();
+            order["parent"] = parent.into();
+            order["owner"] = job.owner.to_u32().into();
+        }
+        let order = order.to_string();
+        let new = NewEvent {
+            op: Some(Op::Started),
+            relation: event.relation,
+            kind: event.kind.as_deref(),
+            entity_id: event.entity_id.as_deref().map(str::as_bytes),
+            topic: Some(&self.topic),
+            tenant: event.tenant.as_deref().map(str::as_bytes),
+            next: Some(order.as_bytes()),
+            payload: item.data.as_deref(),
+            ..Default::default()
+        };
+        events::buffer_event(&new, self.command);
+    }
+}
+
+/// The text of a value that is part of a key.
+fn plain(value: &serde_json::Value) -> Option<String> {
+    match value {
+        serde_json::Value::Null => None,
+        serde_json::Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+/// The entity that a row shows, as capture would name it.
+fn entity_id(kind: &Kind, row: &serde_json::Value) -> Option<String> {
+    match &kind.id_columns[..] {
+        [] => plain(&row["id"]),
+        [column] => plain(&row[column.as_str()]),
+        columns => {
+            let values = columns.iter().map(|column| row[column.as_str()].clone()).collect();
+            Some(serde_json::Value::Array(values).to_string())
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Telling of runs and steps to those who listen, in the transaction that ends or suspends them. Where nobody listens,
+//! nothing is written, and a batch pays for one look at an empty table.
+use std::cell::RefCell;
+
+use automation_core::program::Step;
+use automation_core::topic::engine::{Told, Wanted};
+use pgrx::pg_sys;
+
+use super::suspend::Suspension;
+use crate::context::{self, RunContext};
+use crate::store::engine_listeners::{self, ancestors, name_of};
+use crate::store::events::{NewEvent, Op, append_event};
+use crate::store::history::{EndedRun, Ending};
+
+type Json = serde_json::Value;
+
+/// What happened to a step.
+struct StepNews {
+    run: i64,
+    told: Told,
+    step: String,
+    kind: &'static str,
+    attempt: u32,
+    error: Option<Json>,
+}
+
+thread_local! {
+    /// What somebody listens to, and what the steps of the turn under way had to tell.
+    static TURN: RefCell<(Wanted, Vec<StepNews>)> = RefCell::new((Wanted::default(), Vec::new()));
+}
+
+/// A turn begins: whatever an earlier one that was rolled back had to tell is forgotten.
+pub fn begin() {
+    let wanted = engine_listeners::wanted();
+    TURN.with(|turn| *turn.borrow_mut() = (wanted, Vec::new()));
+}
+
+/// A step begins.
+pub fn step_started(run: i64, step: &Step, attempt: u32) {
+    note(run, step, Told::StepStarted, attempt, None);
+}
+
+/// A step was done, or failed.
+pub fn step_ended(run: i64, step: &Step, status: &str, attempt: u32, error: Option<&str>) {
+    match status {
+        "completed" => note(run, step, Told::StepCompleted, attempt, None),
+        "failed" => note(run, step, Told::StepFailed, attempt, error),
+        _ => {}
+    }
+}
+
+fn note(run: i64, step: &Step, told: Told, attempt: u32, error: Option<&str>) {
+    TURN.with(|turn| {
+        let mut turn = turn.borrow_mut();
+        if turn.0.has(told) {
+            let error = error.and_then(|text| serde_json::from_str(text).ok()).map(|error| what_failed(&error));
+            turn.1.push(StepNews { run, told, step: step.id.clone(), kind: step.kind(), attempt, error });
+        }
+    });
+}
+
+/// Of an error no more than says what went wrong: its context may hold values.
+fn what_failed(error: &Json) -> Json {
+    serde_json::json!({ "sqlstate": error["sqlstate"], "message": error["message"], "step": error["step"] })
+}
+
+/// Writes what the runs of a turn have to tell: that they began, what their steps did, that they ended.
+pub fn tell(ended: &[EndedRun], suspended: &[Suspension]) {
+    let (wanted, steps) = TURN.with(|turn| {
+        let mut turn = turn.borrow_mut();
+        (turn.0, std::mem::take(&mut turn.1))
+    });
+    if wanted.any() {
+        write_all(wanted, &steps, ended, suspended);
+    }
+}
+
+/// The same for runs that were ended outside of a turn, or by a step inside of one.
+pub fn tell_ended(ended: &[EndedRun]) {
+    let wanted = engine_listeners::wanted();
+    if wanted.any() && !ended.is_empty() {
+        write_all(wanted, &[], ended, &[]);
+    }
+}
+
+fn write_all(wanted: Wanted, steps: &[StepNews], ended: &[EndedRun], suspended: &[Suspension]) {
+    for put in suspended {
+        let run = &put.run;
+        let teller = Teller {
+            wanted,
+            steps,
+            id: run.id,
+            event_id: run.event_id,
+            automation_id: run.automation_id,
+            owner: run.owner,
+            depth: run.depth,
+            tenant: run.tenant.as_deref(),
+            entity: entity(run.kind.as_deref(), run.entity_id.as_deref()),
+        };
+        teller.tell(put.is_new, None);
+    }
+    // What never began has nothing to tell.
+    for run in ended.iter().filter(|run| run.ending != Ending::Skipped) {
+        let teller = Teller {
+            wanted,
+            steps,
+            id: run.id,
+            event_id: run.event_id,
+            automation_id: run.automation_id,
+            owner: run.owner,
+            depth: run.depth,
+            tenant: run.tenant.as_deref(),
+            entity: entity(run.kind.as_deref(), run.entity_id.as_deref()),
+        };
+        let began = run.live.is_none() && run.ending != Ending::Cancelled;
+        teller.tell(began, Some(run));
+    }
+}
+
+fn entity(kind: Option<&str>, id: Option<&str>) -> Option<String> {
+    Some(format!("{}:{}", kind?, id?))
+}
+
+/// A run that has something to tell.
+struct Teller<'a> {
+    wanted: Wanted,
+    steps: &'a [StepNews],
+    id: i64,
+    event_id: i64,
+    automation_id: i32,
+    owner: pg_sys::Oid,
+    depth: i16,
+    tenant: Option<&'a str>,
+    entity: Option<String>,
+}
+
+impl Teller<'_> {
+    fn tell(&self, began: bool, ended: Option<&EndedRun>) {
+        let end = ended.and_then(|run| match run.ending {
+            Ending::Completed => Some((Told::Completed, run)),
+            Ending::Failed => Some((Told::Failed, run)),
+            Ending::Cancelled => Some((Told::Cancelled, run)),
+            _ => None,
+        });
+        let end = end.filter(|(told, _)| self.wanted.has(*told));
+        let began = began && self.wanted.has(Told::Started);
+        let steps: Vec<&StepNews> = self.steps.iter().filter(|news| news.run == self.id).collect();
+        if !began && end.is_none() && steps.is_empty() {
+            return;
+        }
+        let name = name_of(self.automation_id).unwrap_or_default();
+        let mut chain = vec![name.clone()];
+        // The event at the beginning of a chain was caused by nobody.
+        if self.depth > 0 {
+            chain.extend(ancestors(self.event_id));
+        }
+        chain.dedup();
+        let about = || {
+            let mut about = serde_json::Map::new();
+            about.insert("automation".into(), name.as_str().into());
+            about.insert("run".into(), self.id.into());
+            about.insert("entity".into(), self.entity.clone().into());
+            about.insert("chain".into(), chain.clone().into());
+            about
+        };
+        let _context = context::enter(RunContext {
+            run_id: self.id,
+            automation: name.clone(),
+            owner: self.owner,
+            depth: self.depth,
+            tenant: self.tenant.map(str::to_owned),
+        });
+        if began {
+            self.write(&name, Told::Started, about());
+        }
+        for news in steps {
+            let mut payload = about();
+            payload.insert("step".into(), news.step.as_str().into());
+            payload.insert("kind".into(), news.kind.into());
+            payload.insert("attempt".into(), news.attempt.into());
+            if let Some(error) = &news.error {
+                payload.insert("error".into(), error.clone());
+            }
+            self.write(&name, news.told, payload);
+        }
+        if let Some((told, run)) = end {
+            let mut payload = about();
+            payload.insert("reason".into(), run.reason.clone().into());
+            payload.insert("took_ms".into(), ((run.ended_at - run.started_at) / 1000).into());
+            let error = run.error.as_deref().and_then(|text| serde_json::from_str(text).ok());
+            if let Some(error) = error {
+                payload.insert("error".into(), what_failed(&error));
+            }
+            self.write(&name, told, payload);
+        }
+    }
+
+    fn write(&self, name: &str, told: Told, payload: serde_json::Map<String, Json>) {
+        append_event(&NewEvent {
+            op: Some(Op::Emitted),
+            kind: Some("automation"),
+            entity_id: Some(name.as_bytes()),
+            topic: Some(told.topic()),
+            tenant: self.tenant.map(str::as_bytes),
+            payload: Some(Json::Object(payload).to_string().as_bytes()),
+            ..Default::default()
+        });
+    }
+}

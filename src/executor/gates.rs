@@ -1,0 +1,213 @@
+//! Between an event and a run. What the event alone decides was decided when it was routed; the rest is here, in the order
+//! config -> filter -> window -> hold_for -> condition -> dedup -> hot flow -> mode and limits.
+//!
+//! Gates that count or exclude lock their key first and give up if somebody else has it: then the dispatch stays queued.
+//! All locks are taken before anything is written, so that what comes back later finds no trace of its first try.
+mod executions;
+mod limits;
+mod mode;
+mod window;
+
+use automation_core::condition::Condition;
+use automation_core::definition::Mode;
+use automation_core::expr::{Budget, ExprError};
+use automation_core::gate::change::Occurrence;
+use automation_core::gate::{Code, key};
+use automation_core::machine::text_of;
+use automation_core::program::Dedup;
+
+use super::batch::Claimer;
+use super::run::from_expression;
+use super::scope::RunScope;
+use super::versions::Version;
+use super::walk::Run;
+use crate::numeric;
+use crate::pg::catch::PgError;
+use crate::pg::clock;
+use crate::pg::key_lock::{Sort, hash, try_take};
+use crate::router::key_of;
+use crate::store::events::Event;
+use crate::store::gates as store;
+use crate::store::{automations, log};
+use crate::timekeeper;
+pub use limits::{Class, admit, lock_entity};
+pub use mode::{is_its_turn, may_move};
+
+/// Why a run did not get to its steps.
+pub enum Refusal {
+    /// It is counted, and there is no run.
+    Counted(Code),
+    /// The run is skipped.
+    Skipped(&'static str),
+    /// Too many executions: the automation is paused.
+    Hot,
+    Failed(&'static str, PgError),
+    /// It cannot be told now, because somebody else has in hand what decides.
+    Later,
+}
+
+/// How a run came about.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    pub class: Class,
+    /// It repeats a run that has passed the gates already.
+    pub again: bool,
+    /// Equal events are sorted out.
+    pub dedups: bool,
+}
+
+/// What has passed the gates.
+pub struct Passed {
+    /// The run has to wait for its turn.
+    pub queues: bool,
+    /// The event, if the gates had something to add to it.
+    pub event: Option<Event>,
+}
+
+/// Sends a run through the gates.
+pub fn pass(
+    claimer: &mut Claimer,
+    run: &mut Run,
+    version: &Version,
+    event: &Event,
+    origin: Origin,
+) -> Result<Passed, Refusal> {
+    let program = &version.program;
+    let trigger = program.triggers.get(run.trigger_no as usize);
+    let limits = &program.limits;
+    let plain = program.condition.is_none() && program.key.is_none() && limits.dedup.is_none();
+    // A filter over the event alone was evaluated when the event was routed, and so was a change that nothing else
+    // decides.
+    let routed = trigger.is_none_or(|trigger| trigger.is_pure_event() && trigger.window.is_none());
+    let free = limits.mode == Mode::Parallel && !mode::applies(run, program) && !limits.entity_lock;
+    if plain && routed && free && limits.concurrency.is_none() && !executions::apply(program, event) {
+        let admitted = limits::admit(claimer, run, program, origin.class);
+        return if admitted { Ok(Passed { queues: false, event: None }) } else { Err(Refusal::Later) };
+    }
+    let counted = if origin.again { None } else { configured(run, version, event)? };
+    if counted.as_ref().is_some_and(|counted| !counted.lock()) {
+        return Err(Refusal::Later);
+    }
+    let reserved = reserve(claimer, run, version, event, origin)?;
+    let event = counted.map(|counted| counted.count(event)).transpose()?;
+    if !origin.again {
+        let scope = run.scope(version, event.as_ref().unwrap_or_else(|| reserved.event));
+        ask(program.condition.as_ref(), "condition", &scope)?;
+    }
+    let queues = reserved.enter(claimer, run, version)?;
+    Ok(Passed { queues, event })
+}
+
+/// The gates before `hold_for`. Returns the event if they have something to add to it.
+pub fn before_hold(run: &Run, version: &Version, event: &Event) -> Result<Option<Event>, Refusal> {
+    let Some(counted) = configured(run, version, event)? else { return Ok(None) };
+    if counted.lock() { counted.count(event).map(Some) } else { Err(Refusal::Later) }
+}
+
+/// What of config and filter was not decided when the event was routed, and what is to be counted then.
+fn configured<'v>(run: &Run, version: &'v Version, event: &Event) -> Result<Option<window::Counted<'v>>, Refusal> {
+    let Some(trigger) = version.program.triggers.get(run.trigger_no as usize) else { return Ok(None) };
+    let filter = trigger.filter.as_ref().filter(|filter| !filter.is_pure_event());
+    if trigger.has_pure_change() && filter.is_none() && trigger.window.is_none() {
+        return Ok(None);
+    }
+    let scope = run.scope(version, event);
+    if !trigger.has_pure_change() {
+        let occurrence =
+            Occurrence { tenant: event.tenant.as_deref(), entity: event.entity_id.as_deref(), changed: &event.changed };
+        if numeric::config(run.automation_id, trigger, || key_of(event), &occurrence, &scope).is_err() {
+            return Err(Refusal::Skipped("trigger"));
+        }
+    }
+    ask(filter, "filter", &scope)?;
+    Ok(window::Counted::of(run, trigger, event, &scope))
+}
+
+/// What a run needs to itself to pass the gates behind the condition, and has got.
+pub struct Reserved<'a> {
+    event: &'a Event,
+    dedup: Option<(i64, String)>,
+    judged: Option<executions::Judged>,
+    place: mode::Place,
+}
+
+/// Takes the locks for the gates behind the condition. Nothing is written yet.
+pub fn reserve<'a>(
+    claimer: &mut Claimer,
+    run: &mut Run,
+    version: &Version,
+    event: &'a Event,
+    origin: Origin,
+) -> Result<Reserved<'a>, Refusal> {
+    let program = &version.program;
+    let scope = run.scope(version, event);
+    name(run, version, &scope)?;
+    let dedup = program.limits.dedup.as_ref().filter(|_| origin.dedups && !origin.again);
+    let dedup = dedup.and_then(|dedup| Some((dedup.ttl, dedup_key(dedup, run, &scope)?)));
+    let judged = executions::of(program, event, run).filter(|_| !origin.again);
+    let locked = dedup.as_ref().is_none_or(|(_, key)| try_take(Sort::Dedup, lock_of(run, key)))
+        && judged.as_ref().is_none_or(|_| try_take(Sort::Executions, i64::from(run.automation_id)))
+        && limits::lock_entity(run, program)
+        && limits::admit(claimer, run, program, origin.class);
+    let place = if locked { mode::lock(claimer, run, program) } else { None };
+    Ok(Reserved { event, dedup, judged, place: place.ok_or(Refusal::Later)? })
+}
+
+impl Reserved<'_> {
+    /// Passes the gates. True if the run has to wait for its turn.
+    pub fn enter(self, claimer: &mut Claimer, run: &Run, version: &Version) -> Result<bool, Refusal> {
+        if let Some((ttl, key)) = &self.dedup {
+            let now = clock::engine_now();
+            if !store::claim(run.automation_id, key, run.event_id, now, now.saturating_add(*ttl)) {
+                return Err(Refusal::Skipped(Code::Duplicate.word()));
+            }
+        }
+        if let Some(judged) = self.judged {
+            judged.judge(claimer, run)?;
+        }
+        self.place.enter(claimer, run, &version.program)
+    }
+}
+
+/// Asks a condition, if there is one.
+fn ask(condition: Option<&Condition>, reason: &'static str, scope: &RunScope<'_>) -> Result<(), Refusal> {
+    let Some(condition) = condition else { return Ok(()) };
+    match condition.holds(scope, &mut Budget::default()) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Refusal::Skipped(reason)),
+        Err(error) => Err(Refusal::Failed("condition_failed", from_expression(&error, &text_of(condition)))),
+    }
+}
+
+/// Works out what the run is about.
+fn name(run: &mut Run, version: &Version, scope: &RunScope<'_>) -> Result<(), Refusal> {
+    let failed = |error: &ExprError, text: &str| Refusal::Failed("key_failed", from_expression(error, text));
+    if let Some(key) = &version.program.key {
+        let value = key.eval(scope, &mut Budget::default()).map_err(|error| failed(&error, key.text()))?;
+        run.key = value.to_text();
+    }
+    let entity = run.kind.as_deref().zip(run.entity_id.as_deref());
+    let key = key::run(version.program.key.as_ref(), scope, &mut Budget::default(), run.tenant.as_deref(), entity);
+    run.mode_key = key;
+    Ok(())
+}
+
+fn dedup_key(dedup: &Dedup, run: &Run, scope: &RunScope<'_>) -> Option<String> {
+    key::dedup(&dedup.key, scope, &mut Budget::default(), run.tenant.as_deref())
+}
+
+/// The lock on one of an automation's keys.
+fn lock_of(run: &Run, key: &str) -> i64 {
+    hash(&[&run.automation_id.to_string(), key])
+}
+
+/// What remains to be said of an automation that the engine has paused.
+pub fn tell_paused(actor: &str, name: &str, details: &serde_json::Value) {
+    log::audit_as(actor, "automation.paused", name, details);
+    if let Some(known) = automations::find(name) {
+        let told = serde_json::json!({ "from": "active", "to": "paused", "by": actor });
+        crate::api::automations::announce(&known, name, "automation.paused", told);
+        timekeeper::rest(known.id);
+        super::drop_inactive(known.id, &format!("it was paused by {actor}"));
+    }
+}

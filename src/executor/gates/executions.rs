@@ -1,0 +1,94 @@
+//! Hot flow: an automation that is executed far too often is paused before it does more harm.
+//!
+//! Without a limit of its own, an automation is counted where it feeds itself: its execution goes back to one of its own
+//! runs, directly or through others. A table may change ten thousand times a second for good reasons.
+use automation_core::gate::hot::{self, Cause, Check, Rate};
+use automation_core::gate::key;
+use automation_core::program::Program;
+
+use super::Refusal;
+use crate::executor::batch::Claimer;
+use crate::executor::walk::Run;
+use crate::gucs::{self, HotFlow};
+use crate::pg::clock::{self, POSTGRES_EPOCH};
+use crate::scope::instant;
+use crate::store::events::{Event, Op};
+use crate::store::gates::{add_execution, count_executions, goes_back_to};
+use crate::store::{automations, log};
+
+/// How far back the usual limits look, in microseconds.
+const LONGEST: i64 = 300_000_000;
+
+/// An execution that is counted.
+pub struct Judged {
+    custom: Option<Rate>,
+    cause: Cause,
+    entity: Option<String>,
+}
+
+/// Can the execution come under a limit?
+pub fn apply(program: &Program, event: &Event) -> bool {
+    program.limits.max_executions.is_some()
+        || match gucs::hot_flow() {
+            HotFlow::Loops => event.cause_run.is_some(),
+            HotFlow::All => true,
+            HotFlow::Off => false,
+        }
+}
+
+pub fn of(program: &Program, event: &Event, run: &Run) -> Option<Judged> {
+    if !apply(program, event) {
+        return None;
+    }
+    let custom = program.limits.max_executions;
+    let own = event.cause_run.is_some_and(|cause| goes_back_to(run.automation_id, cause, event.depth));
+    if custom.is_none() && !own && gucs::hot_flow() == HotFlow::Loops {
+        return None;
+    }
+    let entity = event.kind.as_deref().zip(event.entity_id.as_deref());
+    Some(Judged {
+        custom,
+        cause: Cause { update: event.op == Op::Updated, own },
+        entity: entity.map(|(kind, id)| key::context(event.tenant.as_deref(), Some(kind), Some(id), "")),
+    })
+}
+
+impl Judged {
+    /// Counts the execution, or pauses the automation because it is one too many.
+    pub fn judge(self, claimer: &mut Claimer, run: &Run) -> Result<(), Refusal> {
+        let now = clock::engine_now();
+        let (automation, entity) = (run.automation_id, self.entity.as_deref());
+        let most = self.custom.map_or(1000, |rate| rate.count + 1) as i64;
+        let verdict = hot::judge(self.custom, self.cause, instant(now), |check, since| {
+            let since = since.0 - POSTGRES_EPOCH;
+            match check {
+                Check::Custom | Check::General => count_executions(automation, since, None, false, most),
+                Check::EntityUpdates => count_executions(automation, since, entity, false, most),
+                Check::OwnWrites => count_executions(automation, since, None, true, most),
+            }
+        });
+        let Err(hot) = verdict else {
+            let within = self.custom.map_or(LONGEST, |rate| rate.within);
+            add_execution(automation, now, entity, self.cause.own, now.saturating_add(within));
+            return Ok(());
+        };
+        let details = hot.disable_details(instant(now));
+        if !automations::pause_by_system(automation, &details) {
+            // Somebody is changing it, or has paused it.
+            return Err(Refusal::Later);
+        }
+        claimer.paused.insert(automation);
+        let message = format!("automation \"{}\" was paused: too many executions", run.automation);
+        log::warning(&log::Entry {
+            code: "hot_flow",
+            automation_id: Some(automation),
+            owner: Some(run.owner),
+            run_id: Some(run.id),
+            event_id: Some(run.event_id),
+            message: &message,
+            detail: Some(&hot.reason().to_string()),
+        });
+        super::tell_paused("system:hot-flow", &run.automation, &details);
+        Err(Refusal::Hot)
+    }
+}

@@ -1,0 +1,111 @@
+//! What a start does while runs of the same automation with the same key are under way.
+use automation_core::definition::Mode;
+use automation_core::gate::mode::{self, ActiveRun, Entry};
+use automation_core::program::{Action, Program};
+
+use super::{Refusal, lock_of};
+use crate::executor::batch::Claimer;
+use crate::executor::walk::Run;
+use crate::pg::key_lock::{Sort, try_take};
+use crate::store::live::{self, LiveRun};
+
+/// A run's place among those with the same key, which is locked.
+pub struct Place {
+    active: Vec<ActiveRun>,
+    /// Those that a restart cancels, locked.
+    locked: Vec<LiveRun>,
+    keyed: bool,
+}
+
+/// Can there be runs that stand in this one's way?
+pub fn applies(run: &Run, program: &Program) -> bool {
+    if program.limits.mode != Mode::Parallel || program.limits.max_runs.is_some() {
+        return true;
+    }
+    let keyed = program.key.is_some() || run.entity_id.is_some();
+    keyed && program.steps.iter().any(|step| step.retry.is_some() || waits(&step.action))
+}
+
+/// May the step suspend the run? One that never does is never under way while another one starts.
+fn waits(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::Delay(_)
+            | Action::WaitUntil(_)
+            | Action::WaitForEvent { .. }
+            | Action::WaitSignal { .. }
+            | Action::Run { .. }
+            | Action::Bulk { .. }
+    )
+}
+
+/// Locks the run's key and finds those with the same one. None if somebody else has it in hand.
+pub fn lock(claimer: &mut Claimer, run: &mut Run, program: &Program) -> Option<Place> {
+    let keyed = run.mode_key.is_some();
+    if !applies(run, program) {
+        return Some(Place { active: Vec::new(), locked: Vec::new(), keyed });
+    }
+    // Runs without anything in common share the automation's only key, tenants apart.
+    let key = run.mode_key.get_or_insert_with(|| run.tenant.as_ref().map_or("all".into(), |t| format!("{t}/all")));
+    let mark = (run.automation_id, key.clone());
+    // What a run of this batch did with the key is not in the tables yet.
+    if claimer.touched.contains(&mark) || !try_take(Sort::Key, lock_of(run, &mark.1)) {
+        return None;
+    }
+    let most = match program.limits.mode {
+        Mode::Restart => i64::MAX,
+        _ => i64::from(program.limits.max_runs.unwrap_or(mode::DEFAULT_MAX_RUNS)) + 1,
+    };
+    let mut active = live::with_key(run.automation_id, &mark.1, most);
+    let mut locked = Vec::new();
+    if program.limits.mode == Mode::Restart && !active.is_empty() {
+        let ids: Vec<i64> = active.iter().map(|run| run.id).collect();
+        locked = live::lock(&ids);
+        let missing: Vec<i64> = ids.into_iter().filter(|id| !locked.iter().any(|run| run.id == *id)).collect();
+        if !live::existing(&missing).is_empty() {
+            return None;
+        }
+        active.retain(|run| !missing.contains(&run.id));
+    }
+    if program.limits.mode != Mode::Parallel {
+        claimer.touched.insert(mark);
+    } else if let Some(more) = claimer.entered.get(&mark) {
+        active.extend(std::iter::repeat_n(ActiveRun { id: run.id, queued: false }, *more));
+    }
+    Some(Place { active, locked, keyed })
+}
+
+impl Place {
+    /// Takes the place. True if the run has to wait for its turn.
+    pub fn enter(self, claimer: &mut Claimer, run: &Run, program: &Program) -> Result<bool, Refusal> {
+        match mode::enter(program.limits.mode, program.limits.max_runs, self.keyed, &self.active) {
+            Entry::Start => {
+                if let (Mode::Parallel, Some(key)) = (program.limits.mode, &run.mode_key) {
+                    *claimer.entered.entry((run.automation_id, key.clone())).or_default() += 1;
+                }
+                Ok(false)
+            }
+            Entry::Queue { .. } => Ok(true),
+            Entry::Restart { .. } => {
+                for earlier in &self.locked {
+                    crate::api::runs::end_waiting(earlier, "restarted");
+                }
+                Ok(false)
+            }
+            Entry::Skip(reason) => Err(Refusal::Skipped(reason.code.word())),
+        }
+    }
+}
+
+/// May a run of the batch be moved, or has another run of the batch decided about its key?
+pub fn may_move(claimer: &mut Claimer, live: &LiveRun, program: &Program) -> bool {
+    let Some(key) = live.mode_key.as_ref().filter(|_| program.limits.mode != Mode::Parallel) else { return true };
+    claimer.touched.insert((live.automation_id, key.clone()))
+}
+
+/// Is it the turn of a run that is queued?
+pub fn is_its_turn(live: &LiveRun) -> bool {
+    let Some(key) = &live.mode_key else { return true };
+    // The first of them and one that has begun are all that matters.
+    mode::next_in_queue(&live::with_key(live.automation_id, key, i64::MAX)) == Some(live.id)
+}

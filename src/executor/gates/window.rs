@@ -1,0 +1,68 @@
+//! So many occurrences within a trailing time.
+use automation_core::expr::Budget;
+use automation_core::gate::key;
+use automation_core::gate::window::Window;
+use automation_core::program::Trigger;
+
+use super::Refusal;
+use crate::executor::scope::RunScope;
+use crate::executor::walk::Run;
+use crate::pg::clock::{self, Micros};
+use crate::pg::key_lock::{Sort, hash, try_take};
+use crate::store::events::Event;
+use crate::store::gates::{Partition, add_to_window, count_window};
+
+/// Counted no further than this, so that a flood costs each of its events no more than a trickle.
+const MOST: u64 = 1000;
+
+/// An occurrence of a trigger with a window.
+pub struct Counted<'a> {
+    window: &'a Window,
+    automation_id: i32,
+    trigger: i64,
+    key: String,
+    at: Micros,
+}
+
+impl<'a> Counted<'a> {
+    pub fn of(run: &Run, trigger: &'a Trigger, event: &Event, scope: &RunScope<'_>) -> Option<Counted<'a>> {
+        let window = trigger.window.as_ref()?;
+        let tenant = event.tenant.as_deref();
+        let own = key::context(tenant, event.kind.as_deref(), event.entity_id.as_deref(), &event.topic());
+        Some(Counted {
+            window,
+            automation_id: run.automation_id,
+            trigger: hash(&[&trigger.id, &trigger.fingerprint.to_string()]),
+            key: key::partition(window.per.as_ref(), scope, &mut Budget::default(), tenant, &own),
+            at: clock::as_seen(event.occurred_at),
+        })
+    }
+
+    fn partition(&self) -> Partition<'_> {
+        Partition { automation_id: self.automation_id, trigger: self.trigger, key: &self.key }
+    }
+
+    /// Keeps others from counting in the same partition.
+    pub fn lock(&self) -> bool {
+        try_take(Sort::Window, hash(&[&self.automation_id.to_string(), &self.trigger.to_string(), &self.key]))
+    }
+
+    /// Counts it. The event that fills the window goes on, and carries the count.
+    pub fn count(self, event: &Event) -> Result<Event, Refusal> {
+        let within = self.window.within;
+        // By the time at which it happened, so that a backlog which is worked off at once is no flood. What happened
+        // later but was counted before, because it was quicker, is as near as what happened before.
+        let (from, to) = (self.at.saturating_sub(within), self.at.saturating_add(within));
+        let most = self.window.count.max(MOST) as i64;
+        let earlier = count_window(self.partition(), from, to, event.id, most);
+        add_to_window(self.partition(), self.at, event.id, to);
+        let counted = self.window.decide(earlier);
+        match counted.verdict {
+            Ok(()) => {
+                let value = self.window.value(counted.count, &self.key);
+                Ok(Event { window: Some(value.to_json()), ..event.clone() })
+            }
+            Err(reason) => Err(Refusal::Counted(reason.code)),
+        }
+    }
+}

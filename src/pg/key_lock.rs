@@ -1,0 +1,52 @@
+//! Locks on things that have no row, held until the transaction ends. Nobody waits for one: who does not get it comes
+//! back later, so they cannot be part of a deadlock. They live in the server's lock table next to the advisory locks, under
+//! a number that no SQL function can reach, so that no session can take one to hold the engine up.
+use pgrx::pg_sys;
+
+/// What is locked; each sort has a number of its own among the locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub enum Sort {
+    /// A partition of a window.
+    Window = 0xae01,
+    /// A key by which equal events are found.
+    Dedup = 0xae02,
+    /// The count of an automation's executions.
+    Executions = 0xae03,
+    /// Runs of an automation with the same key.
+    Key = 0xae04,
+    /// An entity that one automation at a time works on.
+    Entity = 0xae05,
+    /// One of the places for runs that execute at the same time.
+    Slot = 0xae06,
+}
+
+/// Takes the lock unless somebody else has it.
+pub fn try_take(sort: Sort, key: i64) -> bool {
+    if crate::failpoint::skips("key_lock") {
+        return true;
+    }
+    let tag = pg_sys::LOCKTAG {
+        // SAFETY: reads a process global.
+        locktag_field1: unsafe { pg_sys::MyDatabaseId }.to_u32(),
+        locktag_field2: (key as u64 >> 32) as u32,
+        locktag_field3: key as u32,
+        locktag_field4: sort as u16,
+        locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
+        locktag_lockmethodid: pg_sys::USER_LOCKMETHOD as u8,
+    };
+    // SAFETY: inside a transaction; the lock table copies the tag.
+    let taken = unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, false, true) };
+    taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
+}
+
+/// FNV-1a: the same in every process and version. A collision only makes two things wait for each other.
+pub fn hash(parts: &[&str]) -> i64 {
+    let mut state = 0xcbf2_9ce4_8422_2325u64;
+    for part in parts {
+        for byte in part.bytes().chain(std::iter::once(0xff)) {
+            state = (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    state as i64
+}

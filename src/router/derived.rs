@@ -1,0 +1,147 @@
+//! The topics that changes have beside their own. Every process keeps the rules of the snapshot that it last asked in; they
+//! are read again only if some definition has changed since.
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use automation_core::derive::{Derived, Deriver, derive};
+use automation_core::topic::engine::hears;
+use pgrx::pg_sys;
+
+use crate::pg::clock::{self, Micros};
+use crate::scope::EventScope;
+use crate::store::automations;
+use crate::store::derived_events::{self, StoredRule};
+use crate::store::events::{Event, Op};
+use crate::store::log::{self, Entry};
+
+/// A rule that fails is told of so often at most.
+const TELL_EVERY: Micros = 60_000_000;
+
+/// The topics that the events of a batch have beside their own, by the number of the event. Most have none.
+pub type Topics = HashMap<i64, Vec<Rc<str>>>;
+
+/// The rules of each kind, in the order of registration.
+#[derive(Default)]
+pub struct Derivers {
+    by_kind: HashMap<String, Vec<Deriver>>,
+    creators: HashMap<(String, String), pg_sys::Oid>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<(Option<(i64, i64)>, Rc<Derivers>)> = RefCell::new((None, Rc::default()));
+    /// When it was last told of a rule that fails.
+    static TOLD: RefCell<HashMap<(String, String), Micros>> = RefCell::new(HashMap::new());
+}
+
+/// The rules as this snapshot has them.
+pub fn current() -> Rc<Derivers> {
+    at(automations::fingerprint())
+}
+
+/// The rules of a state of the definitions.
+pub fn at(fingerprint: (i64, i64)) -> Rc<Derivers> {
+    CURRENT.with(|current| {
+        let mut current = current.borrow_mut();
+        if current.0 != Some(fingerprint) {
+            *current = (Some(fingerprint), Rc::new(load()));
+        }
+        current.1.clone()
+    })
+}
+
+fn load() -> Derivers {
+    let mut derivers = Derivers::default();
+    for StoredRule { kind, name, topic, condition, created_by } in derived_events::all() {
+        match Deriver::parse(&name, &topic, &condition.as_str().into()) {
+            Ok(rule) => {
+                derivers.creators.insert((kind.clone(), name), created_by);
+                derivers.by_kind.entry(kind).or_default().push(rule);
+            }
+            Err(problems) => {
+                let detail = problems.first().map(|problem| problem.error.message.clone());
+                log::error(&Entry {
+                    code: "derived_event_unreadable",
+                    owner: Some(created_by),
+                    message: &format!("derived event \"{name}\" of kind \"{kind}\" cannot be read and is left out"),
+                    detail: detail.as_deref(),
+                    ..Default::default()
+                });
+            }
+        }
+    }
+    derivers
+}
+
+impl Derivers {
+    fn derive(&self, event: &Event, now: Micros) -> Derived<'_> {
+        // All of a table being gone is the change of no entity.
+        let changes = matches!(event.op, Op::Created | Op::Updated | Op::Deleted);
+        let kind = event.kind.as_deref().filter(|_| changes && !self.by_kind.is_empty());
+        match kind.and_then(|kind| self.by_kind.get(kind)) {
+            Some(rules) => derive(rules, &EventScope::new(event, now)),
+            None => Derived::default(),
+        }
+    }
+
+    /// The topics of a batch. Rules that cannot be worked out are passed over, and it is told of them.
+    pub fn of_events(&self, events: &[Event], now: Micros) -> Topics {
+        let mut topics = Topics::new();
+        if self.by_kind.is_empty() {
+            return topics;
+        }
+        for event in events {
+            let derived = self.derive(event, now);
+            for (rule, error) in &derived.failed {
+                self.tell(event, rule, &error.message, now);
+            }
+            if !derived.topics.is_empty() {
+                topics.insert(event.id, derived.topics.into_iter().map(Rc::from).collect());
+            }
+        }
+        topics
+    }
+
+    /// An event as a pattern hears it: on its own topic, and on each derived one that the pattern selects.
+    pub fn heard(&self, pattern: &str, event: &Rc<Event>) -> Vec<Rc<Event>> {
+        let own = hears(pattern, &event.topic()).then(|| event.clone());
+        let derived = self.derive(event, clock::now()).topics;
+        let derived = derived.into_iter().filter(|topic| hears(pattern, topic));
+        own.into_iter().chain(derived.map(|topic| event.on_topic(Some(topic)))).collect()
+    }
+
+    /// The rules of a kind.
+    pub fn of_kind(&self, kind: &str) -> &[Deriver] {
+        self.by_kind.get(kind).map_or(&[], Vec::as_slice)
+    }
+
+    /// Every topic that can be derived.
+    pub fn topics(&self) -> impl Iterator<Item = &str> {
+        self.by_kind.values().flatten().map(|rule| rule.topic.as_str())
+    }
+
+    fn tell(&self, event: &Event, rule: &str, error: &str, now: Micros) {
+        let kind = event.kind.clone().unwrap_or_default();
+        let key = (kind, rule.to_owned());
+        let told = TOLD.with(|told| {
+            let mut told = told.borrow_mut();
+            let last = told.get(&key).copied();
+            let recently = last.is_some_and(|at| now - at < TELL_EVERY);
+            if !recently {
+                told.insert(key.clone(), now);
+            }
+            recently
+        });
+        if told {
+            return;
+        }
+        log::warning(&Entry {
+            code: "derived_event_error",
+            owner: self.creators.get(&key).copied(),
+            event_id: Some(event.id),
+            message: &format!("derived event \"{rule}\" of kind \"{}\" could not be worked out and is skipped", key.0),
+            detail: Some(error),
+            ..Default::default()
+        });
+    }
+}

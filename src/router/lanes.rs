@@ -1,0 +1,84 @@
+//! Where new work is put into the queue, so that no tenant has to wait for all that another has queued (see
+//! `automation_core::fairness`). What is known of the lanes is kept in memory; a router that finds that another one has
+//! been at work since begins anew.
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use automation_core::fairness::{self, Lanes};
+use pgrx::pg_sys;
+
+use super::definitions;
+use crate::pg::append::next_id;
+use crate::store::dispatches::{self, NewDispatch, Reason};
+
+/// The lanes of one owner and priority.
+struct Known {
+    lanes: Lanes,
+    /// Everything below is done.
+    floor: i64,
+    /// The highest place that we have given away.
+    highest: Option<i64>,
+}
+
+#[derive(Default)]
+struct State {
+    ticket: i64,
+    known: HashMap<(pg_sys::Oid, i32), Known>,
+}
+
+thread_local!(static STATE: RefCell<State> = RefCell::new(State::default()));
+
+/// Gives each dispatch its place in the queue of its owner.
+pub fn place(rows: &mut [NewDispatch]) {
+    if rows.is_empty() {
+        return;
+    }
+    definitions::with_current(|definitions| {
+        STATE.with_borrow_mut(|state| {
+            let ticket = next_id("dispatch_id_seq");
+            if ticket != state.ticket + 1 {
+                state.known.clear();
+            }
+            state.ticket = ticket;
+            let mut below = false;
+            let mut served: Vec<(pg_sys::Oid, i32)> = Vec::new();
+            for row in rows {
+                let active = definitions.by_id(row.automation_id);
+                let priority = active.map_or(0, |active| active.program.limits.priority);
+                let key = (row.owner, priority);
+                let known = state.known.entry(key).or_insert_with(|| Known::new(row.owner, priority));
+                let lane = fairness::lane(row.tenant.as_deref());
+                if known.lanes.is_shared(lane) && !served.contains(&key) {
+                    known.look(row.owner, priority);
+                    served.push(key);
+                }
+                row.id = match row.reason {
+                    // What may have broken it comes first, in whichever lane.
+                    Reason::HoldOver => known.lanes.place_last(),
+                    _ => known.lanes.place(lane, row.behind),
+                };
+                below |= known.highest.is_none_or(|highest| row.id <= highest);
+                known.highest = known.highest.max(Some(row.id));
+            }
+            if below {
+                // Executors must not trust what they know of how far the queue is empty.
+                crate::workers::wake::return_claims_at_commit();
+            }
+        });
+    });
+}
+
+impl Known {
+    fn new(owner: pg_sys::Oid, priority: i32) -> Known {
+        let (from, to) = fairness::class(priority);
+        Known { lanes: Lanes::new(priority, dispatches::highest(owner, from, to)), floor: from, highest: None }
+    }
+
+    /// Finds out what is being served.
+    fn look(&mut self, owner: pg_sys::Oid, priority: i32) {
+        let (_, to) = fairness::class(priority);
+        let lowest = dispatches::lowest(owner, self.floor, to);
+        self.floor = lowest.unwrap_or(self.floor);
+        self.lanes.serve(lowest);
+    }
+}

@@ -1,0 +1,275 @@
+//! Stage 1 for triggers by the clock: which ticks are due, and what becomes of each. Whoever has the cursor does this, so
+//! one at a time; the record of ticks holds besides.
+use automation_core::expr::Budget;
+use automation_core::schedule::{Due, Overlap, TickEntry, zone_data};
+use automation_core::value::Timestamp;
+
+use super::definitions::{self, Active, Definitions};
+use super::{Plan, log_filter_error};
+use crate::context::Cause;
+use crate::failpoint::failpoint;
+use crate::pg::append::next_id;
+use crate::pg::catch::PgError;
+use crate::pg::subtransaction::in_subtransaction;
+use crate::pg::{clock, identity};
+use crate::scope::{EventScope, instant, micros};
+use crate::store::dispatches::Reason;
+use crate::store::events::{Event, NewEvent, Op, append_event};
+use crate::store::log::{self, Entry};
+use crate::store::schedules::{self, NewTick, Schedule};
+
+/// How long, in microseconds, a schedule is left alone that could not be dealt with.
+const PUT_OFF: clock::Micros = 60_000_000;
+
+/// A schedule that is being dealt with, and whose it is.
+struct Subject<'a> {
+    row: Schedule,
+    active: &'a Active,
+    trigger_no: usize,
+    schedule: &'a automation_core::schedule::Schedule,
+}
+
+impl Plan {
+    /// Deals with up to `limit` schedules that are due, and with the ticks of these automations that wait for a run to
+    /// end. In a session with a clock of its own, only with schedules whose owner it can act for. Says whether more may
+    /// be due.
+    pub(super) fn ticks(&mut self, limit: i64, freed: &[i64]) -> bool {
+        let only_for = clock::set_clock().map(|_| identity::outer_user());
+        let due = if limit > 0 { schedules::take_due(clock::engine_now(), limit, only_for) } else { Vec::new() };
+        let mut waiting = if freed.is_empty() { Vec::new() } else { schedules::take_waiting(freed) };
+        // One that is due sees to what waits as well.
+        waiting.retain(|row| !due.iter().any(|due| due.id == row.id));
+        if due.is_empty() && waiting.is_empty() {
+            return false;
+        }
+        failpoint("ticks_taken");
+        let many = due.len() as i64 == limit;
+        let taken: Vec<(Schedule, bool)> =
+            due.into_iter().map(|row| (row, true)).chain(waiting.into_iter().map(|row| (row, false))).collect();
+        // Read after the rows are locked: whoever changes a definition changes these with it.
+        definitions::with_current(|definitions| {
+            // All at once; one by one only if that fails. A subtransaction for each would cost as much as the tick.
+            if self.deal_with_together(definitions, &taken).is_ok() {
+                return;
+            }
+            for alone in taken.chunks(1) {
+                if let Err(error) = self.deal_with_together(definitions, alone) {
+                    put_off(definitions, &alone[0].0, &error);
+                }
+            }
+        });
+        many
+    }
+
+    /// Deals with schedules; if that fails for one of them, for none.
+    fn deal_with_together(&mut self, definitions: &Definitions, taken: &[(Schedule, bool)]) -> Result<(), PgError> {
+        let (queued, counts) = (self.dispatches.len(), self.counts.clone());
+        let outcome = in_subtransaction(|| {
+            taken.iter().for_each(|(row, is_due)| self.deal_with(definitions, row.clone(), *is_due));
+            Ok(())
+        });
+        if outcome.is_err() {
+            self.dispatches.truncate(queued);
+            self.counts = counts;
+        }
+        outcome
+    }
+
+    fn deal_with(&mut self, definitions: &Definitions, row: Schedule, is_due: bool) {
+        failpoint("tick");
+        let active = definitions.by_id(row.automation_id);
+        let found = active.and_then(|active| {
+            let has_name =
+                |trigger: &automation_core::program::Trigger| trigger.id == row.trigger_id && trigger.enabled;
+            let trigger_no = active.program.triggers.iter().position(has_name)?;
+            let schedule = active.program.triggers[trigger_no].schedule.as_ref()?;
+            (schedule.text == row.timetable).then_some((active, trigger_no, schedule))
+        });
+        let Some((active, trigger_no, schedule)) = found else {
+            return schedules::rest(row.id, "the automation is not active");
+        };
+        let mut subject = Subject { row, active, trigger_no, schedule };
+        let (under_way, waiting) = self.start_waiting(&mut subject);
+        if is_due {
+            self.fire_due(&mut subject, under_way, waiting);
+        }
+        schedules::move_on(&subject.row);
+    }
+
+    /// Starts the ticks that wait, as far as they need not wait any more. Says whether a run is under way, and how many
+    /// still wait.
+    fn start_waiting(&mut self, subject: &mut Subject<'_>) -> (bool, usize) {
+        let may_overlap = subject.schedule.overlap == Overlap::Allow;
+        let waiting = if subject.row.has_waiting { schedules::waiting(subject.row.id) } else { Vec::new() };
+        let run = subject.row.run.filter(|_| !may_overlap);
+        let mut under_way = run.is_some_and(|(run, event)| schedules::is_under_way(run, event));
+        let mut started = 0;
+        for waited in &waiting {
+            if under_way {
+                break;
+            }
+            let run = next_id("run_id_seq");
+            if schedules::start_waiting(subject.row.id, waited.tick, run) {
+                let event = self.tick_event(subject, instant(waited.tick), waited.made_up, waited.missed);
+                self.start_tick(subject, event, run);
+                under_way = !may_overlap;
+            }
+            started += 1;
+        }
+        (under_way, waiting.len() - started)
+    }
+
+    /// Decides about every tick that is due and moves the schedule on.
+    fn fire_due(&mut self, subject: &mut Subject<'_>, under_way: bool, waiting: usize) {
+        let (last, now) = (instant(subject.row.last_tick), instant(clock::engine_now()));
+        let Due { mut fire, made_up, mut missed, last: dealt_with, next, .. } = subject.schedule.due(last, now);
+        let made_up: Vec<Timestamp> = fire[..made_up].to_vec();
+        let candidates: Vec<i64> = missed.iter().chain(&fire).map(|tick| micros(*tick)).collect();
+        // The clock may have been set back, and then the schedule set going anew. Of a single tick its record tells.
+        let known = if candidates.len() > 1 { schedules::known(subject.row.id, &candidates) } else { Vec::new() };
+        missed.retain(|tick| !known.contains(&micros(*tick)));
+        fire.retain(|tick| !known.contains(&micros(*tick)));
+        for tick in &missed {
+            let reason = Some("missed: seen too late to be fired".to_owned());
+            record(subject, *tick, NewTick { reason, ..NewTick::new("missed") });
+        }
+        // The first that fires tells how many did not.
+        let mut missed = missed.len() as i32;
+        let mut passed = Vec::new();
+        for tick in fire {
+            let late = made_up.contains(&tick);
+            let event = self.tick_event(subject, tick, late, missed);
+            match self.filter_tick(subject, &event) {
+                Ok(()) => passed.push((tick, late, missed, event)),
+                Err(reason) => {
+                    record(subject, tick, NewTick { reason: Some(reason), ..NewTick::new("skipped") });
+                }
+            }
+            missed = 0;
+        }
+        let entries = subject.schedule.enter(usize::from(under_way), waiting, passed.len());
+        for ((tick, made_up, missed, event), entry) in passed.into_iter().zip(entries) {
+            let tick_as = |status| NewTick { made_up, missed, ..NewTick::new(status) };
+            match entry {
+                TickEntry::Start => {
+                    let run_id = Some(next_id("run_id_seq"));
+                    let started = NewTick { run_id, ..tick_as("started") };
+                    if let (true, Some(run)) = (record(subject, tick, started), run_id) {
+                        self.start_tick(subject, event, run);
+                    }
+                }
+                TickEntry::Queue => {
+                    record(
+                        subject,
+                        tick,
+                        NewTick { reason: Some("waits for the run before".into()), ..tick_as("queued") },
+                    );
+                }
+                TickEntry::Skip(reason) => {
+                    let skipped = NewTick { reason: Some(reason.to_string()), ..tick_as("skipped") };
+                    if record(subject, tick, skipped) {
+                        self.counts_of(subject).refused += 1;
+                    }
+                }
+            }
+        }
+        subject.row.last_tick = dealt_with.map_or(subject.row.last_tick, micros);
+        subject.row.next_tick = next.map(micros);
+    }
+
+    fn counts_of(&mut self, subject: &Subject<'_>) -> &mut crate::store::stats::Counts {
+        self.counts.entry((subject.active.automation_id, subject.trigger_no as i16)).or_default()
+    }
+
+    /// Does the trigger's filter hold, as far as the event alone decides it? If not, says why.
+    fn filter_tick(&mut self, subject: &Subject<'_>, event: &Event) -> Result<(), String> {
+        let trigger = &subject.active.program.triggers[subject.trigger_no];
+        let Some(filter) = trigger.filter.as_ref().filter(|filter| filter.is_pure_event()) else { return Ok(()) };
+        let holds = filter.holds(&EventScope::new(event, self.now), &mut Budget::default());
+        match holds {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                self.counts_of(subject).filtered += 1;
+                Err("filter_false: the filter does not hold".to_owned())
+            }
+            Err(error) => {
+                self.counts_of(subject).filter_errors += 1;
+                log_filter_error(subject.active, None, &trigger.id, &error.message);
+                Err(format!("filter_error: {}", error.message))
+            }
+        }
+    }
+
+    /// The order to start a run that the clock gives. Unlike one of start_run()'s it names no run, because the run is
+    /// queued in the transaction that writes it.
+    fn tick_event(&self, subject: &Subject<'_>, tick: Timestamp, made_up: bool, missed: i32) -> Event {
+        let order = serde_json::json!({
+            "automation_id": subject.active.automation_id,
+            "schedule_id": subject.row.id,
+            "tick": micros(tick),
+        });
+        let payload = serde_json::json!({
+            "scheduled_at": tick.to_string(),
+            "timezone": subject.schedule.timetable.zone(),
+            "made_up": made_up,
+            "missed": missed,
+        });
+        let cause = Cause::schedule(subject.active.owner);
+        Event {
+            id: 0,
+            xid: 0,
+            occurred_at: self.now,
+            cause_run: cause.run,
+            relation: None,
+            role: cause.role,
+            depth: cause.depth,
+            op: Op::Started,
+            truncated: false,
+            kind: None,
+            entity_id: None,
+            topic: Some(format!("automation.tick.{}", subject.active.name)),
+            tenant: subject.active.program.tenant.clone(),
+            actor: cause.actor,
+            changed: Vec::new(),
+            prev: None,
+            next: Some(order.to_string()),
+            payload: Some(payload.to_string()),
+            window: None,
+        }
+    }
+
+    fn start_tick(&mut self, subject: &mut Subject<'_>, mut event: Event, run: i64) {
+        event.id = append_event(&NewEvent {
+            op: Some(event.op),
+            topic: event.topic.as_deref(),
+            tenant: event.tenant.as_deref().map(str::as_bytes),
+            next: event.next.as_deref().map(str::as_bytes),
+            payload: event.payload.as_deref().map(str::as_bytes),
+            cause: Some(Cause::schedule(subject.active.owner)),
+            at: Some(event.occurred_at),
+            ..Default::default()
+        });
+        self.counts_of(subject).matched += 1;
+        let dispatch = self.dispatch(subject.active, &event, subject.trigger_no as i16, Reason::Trigger, Some(run));
+        self.dispatches.push(dispatch);
+        subject.row.run = Some((run, event.id));
+    }
+}
+
+/// A schedule that cannot be dealt with holds up neither the others nor the log.
+fn put_off(definitions: &Definitions, row: &Schedule, error: &PgError) {
+    schedules::put_off(row.id, clock::engine_now() + PUT_OFF);
+    log::error(&Entry {
+        code: "schedule_failed",
+        automation_id: Some(row.automation_id),
+        owner: definitions.by_id(row.automation_id).map(|active| active.owner),
+        message: "the ticks of a schedule could not be dealt with and are put off for a minute",
+        detail: Some(&error.message),
+        ..Default::default()
+    });
+}
+
+fn record(subject: &Subject<'_>, tick: Timestamp, what: NewTick) -> bool {
+    let tick = NewTick { tick: micros(tick), ..what };
+    schedules::record(subject.row.id, &tick, zone_data(), clock::engine_now())
+}

@@ -1,0 +1,34 @@
+//! What automations make, to find loops.
+use pgrx::pg_sys;
+
+use crate::pg::engine_sql::{Arg, execute, query};
+use crate::pg::identity::as_engine;
+
+const FORGET: &str = "DELETE FROM automation_internal.automation_effect AS e WHERE e.automation_id = $1";
+const SAVE: &str = "
+    INSERT INTO automation_internal.automation_effect AS e (automation_id, node, writes)
+    VALUES ($1, $2, $3)
+        ON CONFLICT (automation_id) DO UPDATE SET node = excluded.node, writes = excluded.writes";
+
+/// Remembers what an automation makes; None if that is nothing.
+pub fn replace(automation: i32, effect: Option<(&str, &str)>) {
+    as_engine(|| match effect {
+        Some((node, writes)) => execute(SAVE, &[automation.into(), Arg::jsonb(node), Arg::jsonb(writes)]),
+        None => execute(FORGET, &[automation.into()]),
+    });
+}
+
+const ACTIVE: &str = "
+    SELECT a.owner, e.node::json, e.writes::json
+      FROM automation_internal.automation_effect AS e
+      JOIN automation_internal.automation AS a ON a.id = e.automation_id
+     WHERE a.status = 'active'
+       AND a.name <> $1";
+
+/// What the active automations make, but for one: (owner, node, writes).
+pub fn of_others(name: &str) -> Vec<(pg_sys::Oid, String, String)> {
+    as_engine(|| query(ACTIVE, &[name.into()], |row| Some((row.oid(1)?, row.text(2)?, row.text(3)?))))
+        .into_iter()
+        .flatten()
+        .collect()
+}

@@ -1,0 +1,216 @@
+//! What the gates between an event and a run remember.
+use std::collections::HashMap;
+
+use pgrx::pg_sys;
+
+use crate::pg::append::{append_plain, varlena};
+use crate::pg::clock::Micros;
+use crate::pg::engine_sql::{Arg, execute, query_one};
+use crate::pg::identity::as_engine;
+use crate::pg::table_scan::each_row;
+
+/// Occurrences that a window counts: those of one trigger with one key.
+#[derive(Clone, Copy, Debug)]
+pub struct Partition<'a> {
+    pub automation_id: i32,
+    /// A hash of the trigger as it is defined.
+    pub trigger: i64,
+    pub key: &'a str,
+}
+
+const COUNT_WINDOW: &str = "
+    SELECT pg_catalog.count(*)
+      FROM (SELECT
+              FROM automation_internal.window_event AS w
+             WHERE w.automation_id = $1
+               AND w.trigger = $2
+               AND w.key = $3
+               AND w.at BETWEEN $4 AND $5
+               AND w.event_id <> $6
+             LIMIT $7) AS counted";
+
+/// Other events than this one in the partition between two instants, counted no further than `most`.
+pub fn count_window(of: Partition<'_>, from: Micros, to: Micros, event_id: i64, most: i64) -> u64 {
+    let (from, to) = (Arg::timestamp(from), Arg::timestamp(to));
+    let args = [of.automation_id.into(), of.trigger.into(), of.key.into(), from, to, event_id.into(), most.into()];
+    as_engine(|| query_one(COUNT_WINDOW, &args, |row| row.int8(1))).flatten().unwrap_or_default() as u64
+}
+
+const ADD_TO_WINDOW: &str = "
+    INSERT INTO automation_internal.window_event (automation_id, trigger, key, at, event_id, keep_until)
+    VALUES ($1, $2, $3, $4, $5, $6)
+        ON CONFLICT DO NOTHING";
+
+/// Counts an event; once, however often it comes.
+pub fn add_to_window(of: Partition<'_>, at: Micros, event_id: i64, keep_until: Micros) {
+    let (at, keep) = (Arg::timestamp(at), Arg::timestamp(keep_until));
+    let args = [of.automation_id.into(), of.trigger.into(), of.key.into(), at, event_id.into(), keep];
+    as_engine(|| execute(ADD_TO_WINDOW, &args));
+}
+
+const CLAIM: &str = "
+    INSERT INTO automation_internal.execution_claim AS c (automation_id, key, event_id, expires_at)
+    VALUES ($1, $2, $3, $4)
+        ON CONFLICT (automation_id, key) DO UPDATE SET event_id = $3, expires_at = $4
+     WHERE c.expires_at <= $5";
+
+/// Claims a key for an event. False if an earlier event has it and its time is not over.
+pub fn claim(automation_id: i32, key: &str, event_id: i64, now: Micros, expires_at: Micros) -> bool {
+    let (expires, now) = (Arg::timestamp(expires_at), Arg::timestamp(now));
+    as_engine(|| execute(CLAIM, &[automation_id.into(), key.into(), event_id.into(), expires, now])) == 1
+}
+
+const COUNT_EXECUTIONS: &str = "
+    SELECT pg_catalog.count(*)
+      FROM (SELECT
+              FROM automation_internal.execution AS e
+             WHERE e.automation_id = $1
+               AND e.at >= $2
+               AND ($3::text IS NULL OR e.entity = $3)
+               AND (e.own OR NOT $4)
+             LIMIT $5) AS counted";
+
+/// Executions of an automation since an instant, counted no further than `most`: all, those for one entity, or those that
+/// go back to the automation itself.
+pub fn count_executions(automation_id: i32, since: Micros, entity: Option<&str>, own: bool, most: i64) -> u64 {
+    let args = [automation_id.into(), Arg::timestamp(since), entity.into(), own.into(), most.into()];
+    as_engine(|| query_one(COUNT_EXECUTIONS, &args, |row| row.int8(1))).flatten().unwrap_or_default() as u64
+}
+
+const ADD_EXECUTION: &str = "
+    INSERT INTO automation_internal.execution (automation_id, at, entity, own, keep_until)
+    VALUES ($1, $2, $3, $4, $5)";
+
+pub fn add_execution(automation_id: i32, at: Micros, entity: Option<&str>, own: bool, keep_until: Micros) {
+    let args = [automation_id.into(), Arg::timestamp(at), entity.into(), own.into(), Arg::timestamp(keep_until)];
+    as_engine(|| execute(ADD_EXECUTION, &args));
+}
+
+// A run is either live or in the history, and its event is kept at least as long as it can be the cause of another.
+const GOES_BACK: &str = "
+    WITH RECURSIVE chain (automation_id, event_id, depth) AS (
+        SELECT r.automation_id, r.event_id, 1
+          FROM (SELECT h.id, h.automation_id, h.event_id FROM automation_internal.run_history AS h WHERE h.id = $1
+                UNION ALL
+                SELECT l.id, l.automation_id, l.event_id FROM automation_internal.run AS l WHERE l.id = $1) AS r
+        UNION ALL
+        SELECT r.automation_id, r.event_id, c.depth + 1
+          FROM chain AS c
+          JOIN automation_internal.event AS e ON e.id = c.event_id
+          CROSS JOIN LATERAL (
+               SELECT h.automation_id, h.event_id FROM automation_internal.run_history AS h WHERE h.id = e.cause_run
+               UNION ALL
+               SELECT l.automation_id, l.event_id FROM automation_internal.run AS l WHERE l.id = e.cause_run) AS r
+         WHERE c.depth < $3
+           AND c.automation_id <> $2)
+    SELECT EXISTS (SELECT FROM chain AS c WHERE c.automation_id = $2)";
+
+/// Is one of the runs that led to this one, beginning with `run_id`, of the automation?
+pub fn goes_back_to(automation_id: i32, run_id: i64, depth: i16) -> bool {
+    let args = [run_id.into(), automation_id.into(), i32::from(depth).into()];
+    as_engine(|| query_one(GOES_BACK, &args, |row| row.bool(1))).flatten().unwrap_or_default()
+}
+
+/// Automations whose last runs failed, and how many in a row.
+pub fn failures() -> HashMap<i32, u32> {
+    let mut found = HashMap::new();
+    each_row("breaker", |row| {
+        if let (Some(automation), Some(failures)) = (row.int4(1), row.int4(2)) {
+            found.insert(automation, failures as u32);
+        }
+    });
+    found
+}
+
+const LOCK_FAILURES: &str = "
+    INSERT INTO automation_internal.breaker AS b (automation_id, failures)
+    VALUES ($1, 0)
+        ON CONFLICT (automation_id) DO UPDATE SET failures = b.failures
+ RETURNING b.failures";
+
+/// How many runs in a row have failed, locked until this transaction ends.
+pub fn lock_failures(automation_id: i32) -> u32 {
+    let found = as_engine(|| query_one(LOCK_FAILURES, &[automation_id.into()], |row| row.int4(1)));
+    found.flatten().unwrap_or_default() as u32
+}
+
+const SET_FAILURES: &str = "UPDATE automation_internal.breaker AS b SET failures = $2 WHERE b.automation_id = $1";
+
+pub fn set_failures(automation_id: i32, failures: u32) {
+    as_engine(|| execute(SET_FAILURES, &[automation_id.into(), (failures as i32).into()]));
+}
+
+const FORGET_FAILURES: &str = "DELETE FROM automation_internal.breaker AS b WHERE b.automation_id = $1";
+
+/// The automation has completed a run, or was made active.
+pub fn forget_failures(automation_id: i32) {
+    as_engine(|| execute(FORGET_FAILURES, &[automation_id.into()]));
+}
+
+/// Which gate refused: (automation, trigger, reason).
+pub type Refused = (i32, i16, &'static str);
+
+/// Adds what a batch has refused.
+pub fn add_refusals(refusals: &HashMap<Refused, i64>, at: Micros) {
+    if refusals.is_empty() {
+        return;
+    }
+    append_plain(
+        "gate_refusal",
+        refusals.iter().map(|(&(automation, trigger, reason), &count)| {
+            [
+                Some(pg_sys::Datum::from(automation)),
+                Some(pg_sys::Datum::from(trigger)),
+                Some(varlena(reason.as_bytes())),
+                Some(pg_sys::Datum::from(count)),
+                Some(pg_sys::Datum::from(at)),
+            ]
+        }),
+    );
+}
+
+const FOLD: &str = "
+    WITH old AS (
+        DELETE FROM automation_internal.gate_refusal AS g
+     RETURNING g.*)
+    INSERT INTO automation_internal.gate_refusal
+    SELECT o.automation_id, o.trigger_no, o.reason, pg_catalog.sum(o.count), pg_catalog.max(o.at)
+      FROM old AS o
+     GROUP BY o.automation_id, o.trigger_no, o.reason";
+const SIZE: &str = "SELECT pg_catalog.pg_relation_size('automation_internal.gate_refusal')";
+
+/// Folds the counters once their table is larger than so many bytes.
+pub fn fold(larger_than: i64) {
+    as_engine(|| {
+        if query_one(SIZE, &[], |row| row.int8(1)).flatten().unwrap_or_default() > larger_than {
+            execute(FOLD, &[]);
+        }
+    });
+}
+
+const PRUNE: [&str; 3] = [
+    "DELETE FROM automation_internal.window_event AS w WHERE w.keep_until < $1",
+    "DELETE FROM automation_internal.execution_claim AS c WHERE c.expires_at < $1",
+    "DELETE FROM automation_internal.execution AS e WHERE e.keep_until < $1",
+];
+
+/// Forgets what no gate looks at any more.
+pub fn prune(before: Micros) {
+    for statement in PRUNE {
+        as_engine(|| execute(statement, &[Arg::timestamp(before)]));
+    }
+}
+
+const FORGET: [&str; 4] = [
+    "DELETE FROM automation_internal.window_event AS w WHERE w.automation_id = $1",
+    "DELETE FROM automation_internal.execution_claim AS c WHERE c.automation_id = $1",
+    "DELETE FROM automation_internal.execution AS e WHERE e.automation_id = $1",
+    FORGET_FAILURES,
+];
+
+/// Forgets everything about an automation that is being dropped.
+pub fn forget(automation_id: i32) {
+    for statement in FORGET {
+        as_engine(|| execute(statement, &[automation_id.into()]));
+    }
+}

@@ -1,0 +1,41 @@
+//! Keeping the schedules in step with the definitions, in the transaction that changes a definition: so they cannot differ
+//! once it has committed, and a schedule counts from the moment at which its author said so. An automation that stops
+//! being active otherwise, because the engine pauses it, has its schedules put to rest when their next tick comes.
+use automation_core::program::Program;
+
+use crate::pg::clock;
+use crate::scope::{instant, micros};
+use crate::store::schedules;
+use crate::workers::wake;
+
+/// The automation is active and this is what it does. `anew`: it was not active before, and what it would have fired
+/// meanwhile does not count. A schedule whose times are the same goes on where it was.
+pub fn follow(automation: i32, program: &Program, anew: bool) {
+    let known = schedules::of_automation(automation);
+    let now = clock::engine_now();
+    let mut kept: Vec<&str> = Vec::new();
+    for trigger in program.triggers.iter().filter(|trigger| trigger.enabled) {
+        let Some(schedule) = &trigger.schedule else { continue };
+        kept.push(&trigger.id);
+        let goes_on = |found: &&schedules::Known| found.trigger_id == trigger.id && found.is_going;
+        let before = known.iter().find(goes_on).map(|found| found.timetable.as_str());
+        if before == Some(&schedule.text) && !anew {
+            continue;
+        }
+        let next = schedule.timetable.next(instant(now)).map(micros);
+        schedules::set_going(automation, &trigger.id, &schedule.text, now, next);
+        if let Some(next) = next {
+            wake::timer_at_commit(next);
+        }
+    }
+    for gone in known.iter().filter(|found| found.is_going && !kept.contains(&found.trigger_id.as_str())) {
+        schedules::rest(gone.id, "the trigger is not there any more");
+    }
+}
+
+/// The automation is not active any more.
+pub fn rest(automation: i32) {
+    for going in schedules::of_automation(automation).iter().filter(|found| found.is_going) {
+        schedules::rest(going.id, "the automation is not active");
+    }
+}

@@ -19,7 +19,7 @@ CREATE TABLE automation_internal.dwell (
     event          json        NOT NULL,
     heard          json,
     CONSTRAINT dwell_automation_id_trigger_id_key_key UNIQUE (automation_id, trigger_id, key)
-);
+) WITH (fillfactor = 70);
 COMMENT ON TABLE automation_internal.dwell IS 'Triggers that have fired and must stay so until a deadline (hold_for).';
 -- serves whoever ends all that is held under a key, after TRUNCATE
 CREATE INDEX dwell_ordering_key_idx ON automation_internal.dwell (ordering_key);

@@ -461,6 +461,12 @@ fn the_invariants_notice_what_is_wrong() {
             &["I3 no run is both queued and ended"],
         ),
         (
+            "INSERT INTO automation_internal.dwell
+             SELECT h.id + 999999, h.automation_id, 't', 'k', h.owner, h.version_id, 0, 0, 0, now(), now(), now(), '{}'
+               FROM automation_internal.run_history AS h LIMIT 1",
+            &["I3 what is held has its timer"],
+        ),
+        (
             "INSERT INTO automation_internal.run_history SELECT * FROM automation_internal.run_history LIMIT 1",
             &["I5 no run ended twice", "I5 no event made a trigger"],
         ),

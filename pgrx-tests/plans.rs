@@ -4,7 +4,7 @@ use pgrx::prelude::*;
 #[pg_schema]
 mod tests {
     use crate::pg_tests::{run, text};
-    use crate::store::{dispatches, events};
+    use crate::store::{bulk, dispatches, events};
     use pgrx::prelude::*;
 
     /// The plan of a statement of ours, planned as the engine plans it.
@@ -32,6 +32,14 @@ mod tests {
     fn executors_find_events_by_id_in_the_partition_of_their_day() {
         let plan = plan(events::MANY, "bigint[], timestamptz, timestamptz", "'{1,2,3}', now(), now()");
         assert!(plan.contains("_id_idx") && plan.contains("Subplans Removed"), "{plan}");
+    }
+
+    #[pg_test]
+    fn whoever_tends_a_bulk_job_finds_it_and_its_next_rows_by_their_keys() {
+        let job = plan(bulk::LOCK, "bigint", "1");
+        assert!(job.contains("Index Scan using bulk_job_pkey") && !job.contains("Seq Scan"), "{job}");
+        let rows = plan(bulk::ITEMS, "bigint, bigint, bigint", "1, 500, 500");
+        assert!(rows.contains("Index Scan using bulk_item_pkey") && !rows.contains("Sort"), "{rows}");
     }
 
     #[pg_test]

@@ -57,7 +57,7 @@ pub fn due_timers(limit: i64) -> Vec<NewDispatch> {
 pub fn of_events(events: &[Event], topics: &Topics, now: Micros) -> Vec<NewDispatch> {
     let orders = events.iter().filter(|event| event.op == Op::Moved);
     let mut found: Vec<NewDispatch> = orders.flat_map(|event| moved(event, now)).collect();
-    let mut seen: HashSet<(i64, i32, Option<i64>, Option<Rc<str>>)> = HashSet::new();
+    let mut seen = HashSet::new();
     for Woken { waiter, source, event, topic } in waiters(events, topics) {
         let cause = matches!(source, Source::Topic | Source::Pattern).then_some((event.id, event.occurred_at));
         if !seen.insert((waiter.run_id, waiter.wait_no, cause.map(|(id, _)| id), topic.clone())) {

@@ -4,8 +4,9 @@ use automation_core::expr::Budget;
 use automation_core::schedule::{Due, Overlap, TickEntry, zone_data};
 use automation_core::value::Timestamp;
 
+use super::Plan;
 use super::definitions::{self, Active, Definitions};
-use super::{Plan, log_filter_error};
+use super::matching::log_filter_error;
 use crate::context::Cause;
 use crate::failpoint::failpoint;
 use crate::pg::append::next_id;

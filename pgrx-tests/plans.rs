@@ -4,7 +4,7 @@ use pgrx::prelude::*;
 #[pg_schema]
 mod tests {
     use crate::pg_tests::{run, text};
-    use crate::store::{dispatches, dwells, events};
+    use crate::store::{bulk, dispatches, dwells, events, gates, live, schedules, timers};
     use pgrx::prelude::*;
 
     /// The plan of a statement of ours, planned as the engine plans it.
@@ -40,6 +40,40 @@ mod tests {
         assert!(queued.contains("dispatch_held_idx") && !queued.contains("Seq Scan"), "{queued}");
         let held = plan(dwells::FIND, "bigint[], text[], text[], bigint[]", "'{1}', '{t}', '{k}', '{0}'");
         assert!(held.contains("dwell_automation_id_trigger_id_key_key") && !held.contains("Seq Scan"), "{held}");
+    }
+
+    #[pg_test]
+    fn schedules_that_are_due_are_found_by_their_next_tick() {
+        let due = plan(schedules::TAKE_DUE, "timestamptz, bigint, boolean, oid", "now(), 100, true, 10");
+        assert!(due.contains("Index Scan using schedule_next_tick_idx"), "{due}");
+        assert!(!due.contains("Sort"), "{due}");
+        let next = plan(timers::NEXT, "integer", "1");
+        assert!(next.contains("schedule_next_tick_idx") && next.contains("timer_due_at_idx"), "{next}");
+    }
+
+    #[pg_test]
+    fn gates_count_and_look_for_keys_by_index() {
+        let window = plan(
+            gates::COUNT_WINDOW,
+            "integer, bigint, text, timestamptz, timestamptz, bigint, bigint",
+            "1, 2, 'k', now(), now(), 3, 100",
+        );
+        assert!(window.contains("window_event_pkey") && !window.contains("Seq Scan"), "{window}");
+        let executions =
+            plan(gates::COUNT_EXECUTIONS, "integer, timestamptz, text, boolean, bigint", "1, now(), NULL, false, 9");
+        assert!(executions.contains("execution_automation_id_at_idx"), "{executions}");
+        let runs = plan(live::WITH_KEY, "integer, text, bigint", "1, 'k', 9");
+        assert!(runs.contains("run_automation_id_mode_key_idx") && !runs.contains("Seq Scan"), "{runs}");
+        let lowest = plan(dispatches::LOWEST, "oid, bigint, bigint", "10, 1, 100");
+        assert!(lowest.contains("dispatch_pkey") && !lowest.contains("Sort"), "{lowest}");
+    }
+
+    #[pg_test]
+    fn whoever_tends_a_bulk_job_finds_it_and_its_next_rows_by_their_keys() {
+        let job = plan(bulk::LOCK, "bigint", "1");
+        assert!(job.contains("Index Scan using bulk_job_pkey") && !job.contains("Seq Scan"), "{job}");
+        let rows = plan(bulk::ITEMS, "bigint, bigint, bigint", "1, 500, 500");
+        assert!(rows.contains("Index Scan using bulk_item_pkey") && !rows.contains("Sort"), "{rows}");
     }
 
     #[pg_test]

@@ -2,13 +2,13 @@
 #![allow(unsafe_code)]
 use automation_core::check::{self, ColumnType, KnownKind, Names, TableShape};
 use automation_core::condition::Condition;
-use automation_core::definition::{self, Document, Problem};
+use automation_core::definition::{self, Document, On, Problem};
 use automation_core::expr::{ExprError, ExprErrorKind};
 use automation_core::lifecycle::{Refusal, Status};
 use automation_core::program::{Action, Delay, Program, Repeat, Step, compile_parts};
 use automation_core::suggest::nearest;
 use automation_core::template::{SqlTemplate, Template};
-use automation_core::topic::engine::Wanted;
+use automation_core::topic::engine::{self, Wanted};
 use automation_core::topic::is_pattern;
 use pgrx::pg_sys;
 
@@ -500,6 +500,7 @@ fn save(
     log::audit(action, name, &serde_json::json!({ "version": version, "status": status.word() }));
     notices.extend(missing_automations(name, program));
     notices.extend(nearly_derived(program));
+    notices.extend(never_told(program));
     notices.extend(program.triggers.iter().flat_map(check::kind_in_filter));
     notices.extend(loops::warnings(name, program, writes));
     loops::remember(id, name, program, writes);
@@ -539,11 +540,25 @@ fn missing_automations(own: &str, program: &Program) -> Vec<String> {
 /// Triggers on a topic that nothing derives, but nearly. Whether somebody publishes it cannot be known.
 fn nearly_derived(program: &Program) -> Vec<String> {
     let derivers = crate::router::derived::current();
-    let triggers = program.triggers.iter().filter(|trigger| trigger.kind.is_none());
+    let triggers = program.triggers.iter().filter(|trigger| trigger.kind.is_none() && trigger.on == On::Event);
     let topics = triggers.flat_map(|trigger| &trigger.patterns).filter(|pattern| !is_pattern(pattern));
     let unknown = topics.filter(|topic| !derivers.topics().any(|known| known == topic.as_str()));
     let near = unknown.filter_map(|topic| Some((topic, nearest(topic, derivers.topics())?)));
     near.map(|(topic, near)| format!("nothing derives topic \"{topic}\"; did you mean \"{near}\"?")).collect()
+}
+
+/// Triggers on topics that look like the engine's own and are none.
+fn never_told(program: &Program) -> Vec<String> {
+    let told = || engine::topics();
+    let topics = program.triggers.iter().flat_map(|trigger| &trigger.patterns);
+    let own = topics.filter(|topic| engine::is_engines(topic) && !is_pattern(topic));
+    let unknown = own.filter(|topic| !told().any(|known| known == topic.as_str()));
+    unknown
+        .map(|topic| match nearest(topic, told()) {
+            Some(near) => format!("the engine tells nothing on topic \"{topic}\"; did you mean \"{near}\"?"),
+            None => format!("the engine tells nothing on topic \"{topic}\""),
+        })
+        .collect()
 }
 
 /// What the author should know though it is no error.

@@ -308,7 +308,7 @@ impl Plan {
         may_fire: &mut dyn FnMut(i32, i16) -> bool,
     ) {
         let own = derived.is_none().then(|| event.topic());
-        let topic = derived.map_or_else(|| own.as_deref().unwrap_or_default(), |topic| topic);
+        let topic = derived.map(AsRef::as_ref).or(own.as_deref()).unwrap_or_default();
         let scope = EventScope::on_topic(event, self.now, derived.map(AsRef::as_ref));
         let too_deep = event.depth > gucs::max_chain_depth();
         definitions.for_each_match(topic, |active, trigger_no| {

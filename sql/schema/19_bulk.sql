@@ -187,7 +187,7 @@ SELECT i.job_id AS job,
             WHEN j.state = 'cancelled' THEN 'cancelled'
             WHEN o.status = 'returned' OR i.no > j.issued THEN 'pending'
             ELSE 'active' END AS status,
-       CASE WHEN o.no IS NOT NULL OR i.no <= j.issued THEN COALESCE(o.run_id, i.run_id) END AS run_id,
+       CASE WHEN o.no IS NOT NULL OR i.no <= j.issued THEN NULLIF(COALESCE(o.run_id, i.run_id), 0) END AS run_id,
        i.data::jsonb AS data,
        CASE WHEN o.error IS NOT NULL
             THEN COALESCE(o.error ->> 'sqlstate', '') || ': ' || (o.error ->> 'message') END AS error
@@ -200,6 +200,6 @@ COMMENT ON VIEW automation.bulk_items IS 'The rows of your backfills and bulk st
 COMMENT ON COLUMN automation.bulk_items.job IS 'The job, see progress.';
 COMMENT ON COLUMN automation.bulk_items.no IS 'Its place among the rows of the query, from 1.';
 COMMENT ON COLUMN automation.bulk_items.status IS 'pending, active, completed, failed, skipped or cancelled.';
-COMMENT ON COLUMN automation.bulk_items.run_id IS 'Its run, see runs; NULL while it is not begun.';
+COMMENT ON COLUMN automation.bulk_items.run_id IS 'Its run, see runs; NULL while it is not begun, and if it was passed over.';
 COMMENT ON COLUMN automation.bulk_items.data IS 'The row as it was when the query ran; NULL if it was too large.';
 COMMENT ON COLUMN automation.bulk_items.error IS 'SQLSTATE and message of what failed it.';

@@ -81,9 +81,12 @@ fn remove(kind: &str, name: &str) -> EngineResult<bool> {
 }
 
 fn watched(kind: &str) -> EngineResult<Kind> {
-    kinds::find(kind).ok_or_else(|| {
+    // A table that was dropped is not watched, though its kind may not be forgotten yet.
+    let is_there = |found: &Kind| found.relation.is_none_or(|relation| names::relation_name(relation).is_some());
+    kinds::find(kind).filter(is_there).ok_or_else(|| {
         let known = kinds::all();
-        let close = automation_core::suggest::nearest(kind, known.iter().map(|known| known.kind.as_str()));
+        let others = known.iter().map(|known| known.kind.as_str()).filter(|known| *known != kind);
+        let close = automation_core::suggest::nearest(kind, others);
         EngineError::unknown_kind(kind).hint(match close {
             Some(close) => format!("Did you mean \"{close}\"?"),
             None => format!("Watch the table first: SELECT automation.watch_table('{kind}')."),

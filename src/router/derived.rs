@@ -28,8 +28,11 @@ pub struct Derivers {
     creators: HashMap<(String, String), pg_sys::Oid>,
 }
 
+/// The rules, and the state of the definitions of which they are.
+type Known = (Option<(i64, i64)>, Rc<Derivers>);
+
 thread_local! {
-    static CURRENT: RefCell<(Option<(i64, i64)>, Rc<Derivers>)> = RefCell::new((None, Rc::default()));
+    static CURRENT: RefCell<Known> = RefCell::new((None, Rc::default()));
     /// When it was last told of a rule that fails.
     static TOLD: RefCell<HashMap<(String, String), Micros>> = RefCell::new(HashMap::new());
 }

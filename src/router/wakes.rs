@@ -73,7 +73,7 @@ pub fn of_events(events: &[Event], topics: &Topics, now: Micros) -> Vec<NewDispa
     // A job is tended once however many of its rows have ended.
     let mut tended: HashSet<(i64, Option<i32>)> = HashSet::new();
     found.retain(|row| row.reason != Reason::Bulk || tended.insert((row.run_id, row.wait_no)));
-    let mut seen: HashSet<(i64, i32, Option<i64>, Option<Rc<str>>)> = HashSet::new();
+    let mut seen = HashSet::new();
     for Woken { waiter, source, event, topic } in waiters(events, topics) {
         let cause = matches!(source, Source::Topic | Source::Pattern).then_some((event.id, event.occurred_at));
         if !seen.insert((waiter.run_id, waiter.wait_no, cause.map(|(id, _)| id), topic.clone())) {

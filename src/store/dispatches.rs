@@ -358,7 +358,7 @@ pub fn highest(owner: pg_sys::Oid, from: i64, below: i64) -> Option<i64> {
     as_engine(|| query_one(HIGHEST, &[owner.into(), from.into(), below.into()], |row| row.int8(1))).flatten()
 }
 
-const LOWEST: &str = "
+pub const LOWEST: &str = "
     SELECT d.id
       FROM automation_internal.dispatch AS d
      WHERE d.owner = $1 AND d.id >= $2 AND d.id < $3

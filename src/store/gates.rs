@@ -18,7 +18,7 @@ pub struct Partition<'a> {
     pub key: &'a str,
 }
 
-const COUNT_WINDOW: &str = "
+pub const COUNT_WINDOW: &str = "
     SELECT pg_catalog.count(*)
       FROM (SELECT
               FROM automation_internal.window_event AS w
@@ -60,7 +60,7 @@ pub fn claim(automation_id: i32, key: &str, event_id: i64, now: Micros, expires_
     as_engine(|| execute(CLAIM, &[automation_id.into(), key.into(), event_id.into(), expires, now])) == 1
 }
 
-const COUNT_EXECUTIONS: &str = "
+pub const COUNT_EXECUTIONS: &str = "
     SELECT pg_catalog.count(*)
       FROM (SELECT
               FROM automation_internal.execution AS e

@@ -220,7 +220,7 @@ pub fn delete(ids: &[i64]) {
     }
 }
 
-const WITH_KEY: &str = "
+pub const WITH_KEY: &str = "
     SELECT r.id, r.status = 'queued'
       FROM automation_internal.run AS r
      WHERE r.automation_id = $1

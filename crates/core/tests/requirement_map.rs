@@ -3,12 +3,15 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// (seed, number).
+type Numbers = BTreeSet<(u32, u32)>;
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Every number such as `R001-14` in a text; also `r001_14` in the names of tests, and all of `R002-13 to R002-16`.
-fn numbers(text: &str) -> BTreeSet<(u32, u32)> {
+fn numbers(text: &str) -> Numbers {
     let mut found = BTreeSet::new();
     let mut before: Option<(u32, u32, usize)> = None;
     let bytes = text.as_bytes();
@@ -36,7 +39,7 @@ fn number_at(text: &str, at: usize) -> Option<((u32, u32), usize)> {
 }
 
 /// (numbers, paths of tests) of each line of the table.
-fn entries() -> Vec<(BTreeSet<(u32, u32)>, Vec<String>)> {
+fn entries() -> Vec<(Numbers, Vec<String>)> {
     let page = fs::read_to_string(root().join("docs/requirements.md")).expect("the page");
     let rows = page.lines().filter(|line| line.starts_with("| R"));
     rows.map(|row| {
@@ -68,7 +71,7 @@ fn every_requirement_is_named_in_the_test_that_proves_it() {
 #[test]
 fn every_requirement_of_the_page_s_range_is_either_proven_or_listed_as_open() {
     let page = fs::read_to_string(root().join("docs/requirements.md")).expect("the page");
-    let proven: BTreeSet<(u32, u32)> = entries().into_iter().flat_map(|(numbers, _)| numbers).collect();
+    let proven: Numbers = entries().into_iter().flat_map(|(numbers, _)| numbers).collect();
     let open = page.split("## Not yet").nth(1).map(numbers).unwrap_or_default();
     let range = |seed: u32, from: u32, to: u32| (from..=to).map(move |n| (seed, n));
     let all = range(0, 8, 8)

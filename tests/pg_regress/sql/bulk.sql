@@ -66,6 +66,29 @@ SELECT note FROM effect ORDER BY seq;
 SELECT automation.backfill('b-call', 'SELECT 1 AS n WHERE false') > 0;
 SELECT automation.drain() >= 0, far(), (SELECT count(*) FROM summary());
 
+-- keys of several columns, transitions, ranges and tenants are asked as for a change from nothing known
+CREATE TABLE sensor (a int, b text, v numeric, status text, org text, PRIMARY KEY (a, b));
+SELECT automation.watch_table('sensor', tenant_column => 'org');
+SET automation_engine.capture = off;
+INSERT INTO sensor SELECT g, 'x', g * 10, CASE WHEN g % 2 = 0 THEN 'on' ELSE 'off' END, CASE WHEN g < 4 THEN 'acme' ELSE 'other' END FROM generate_series(1, 5) AS g;
+RESET automation_engine.capture;
+SELECT name FROM automation.define('b-num', trigger => automation.on_numeric('sensor', 'v', above => 25), steps => ARRAY[automation.sql($$ INSERT INTO effect (note) VALUES ({{ event.id }} || ' of ' || {{ event.tenant }}) $$)]);
+SELECT name FROM automation.define('b-to', trigger => automation.on_state('sensor', 'status', to_value => 'on'), steps => ARRAY[automation.sql('SELECT 1')]);
+SELECT name FROM automation.define('b-from', trigger => automation.on_state('sensor', 'status', from_value => 'off', to_value => 'on'), steps => ARRAY[automation.sql('SELECT 1')]);
+SELECT name FROM automation.define('b-acme', tenant => 'acme', trigger => automation.on_changed('sensor'), steps => ARRAY[automation.sql('SELECT 1')]);
+TRUNCATE effect;
+SELECT automation.backfill('b-num', 'SELECT * FROM sensor ORDER BY a') > 0;
+SELECT automation.drain() > 0, far();
+SELECT note FROM effect ORDER BY seq;
+SELECT automation.backfill('b-to', 'SELECT * FROM sensor') > 0;
+SELECT automation.drain() > 0, far();
+SELECT automation.backfill('b-from', 'SELECT * FROM sensor') > 0;
+SELECT automation.drain() >= 0, far();
+SELECT automation.backfill('b-acme', 'SELECT * FROM sensor') > 0;
+SELECT automation.drain() > 0, far();
+SELECT count(*), count(run_id) FROM automation.bulk_items WHERE job = job();
+SELECT DISTINCT tenant FROM automation.runs WHERE automation = 'b-acme';
+
 -- rows that fail do not hold up the others; a failed row can be tried again, with its row
 SELECT name FROM automation.define('b-fail', trigger => automation.on_created('orders'), steps => ARRAY[automation.sql($$ INSERT INTO effect (note) SELECT {{ new.id }} || ' ' || 100 / ({{ new.id }}::int - (SELECT count(*) FROM orders WHERE status = 'spare') - 2) $$, id => 'divide')]);
 TRUNCATE effect;
@@ -319,7 +342,7 @@ SELECT count(*) FROM automation_internal.timer AS t JOIN automation_internal.bul
 \i :check
 SELECT automation.drop_automation(name) FROM automation.automations WHERE name ~ '^(b|s|r)-';
 SELECT automation.set_clock(NULL);
-SELECT automation.unwatch_table('orders');
+SELECT automation.unwatch_table('orders'), automation.unwatch_table('sensor');
 SELECT automation.revoke_usage('bulk_owner'), automation.revoke_usage('bulk_other');
 \set VERBOSITY terse
 SET client_min_messages = warning;

@@ -113,6 +113,11 @@ SELECT happened();
 -- refused, each with what to do
 SELECT tried($$ SELECT automation.derive_event('d_batle', 'd.x', 'true') $$);
 SELECT tried($$ SELECT automation.derive_event('nothing', 'd.x', 'true') $$);
+CREATE TABLE brief (id int PRIMARY KEY);
+SELECT automation.watch_table('brief', kind => 'd_brief');
+DROP TABLE brief;
+SELECT tried($$ SELECT automation.derive_event('d_brief', 'd.x', 'true') $$);
+SELECT tried($$ SELECT automation.drop_derived_event('d_brief', 'd.x') $$);
 SELECT tried($$ SELECT automation.derive_event('d_battle', 'd.*', 'true') $$);
 SELECT tried($$ SELECT automation.derive_event('d_battle', '', 'true') $$);
 SELECT tried($$ SELECT automation.derive_event('d_battle', 'a b', 'true') $$);

@@ -132,6 +132,9 @@ GRANT regress_g_one TO regress_g_two;
 SELECT automation.emit('g.fail') > 0;
 SELECT happened();
 
+-- a topic that the engine does not know
+SELECT notices FROM automation.define('g-typo', trigger => automation.on_event('automation.faild'), steps => ARRAY[says()]);
+SELECT notices FROM automation.define('g-typo', triggers => ARRAY[automation.on_event('automation.paused'), automation.on_event('automation.step.*')], steps => ARRAY[says()]);
 -- nobody else can tell such things
 SELECT tried($$ SELECT automation.emit('automation.failed') $$);
 SELECT tried($$ SELECT * FROM automation.define('g-lie', trigger => automation.on_call(), steps => ARRAY[automation.publish('automation.failed')]) $$);

@@ -304,7 +304,7 @@ GRANT USAGE ON SCHEMA holds TO holder;
 GRANT SELECT ON door TO holder;
 GRANT INSERT ON effect TO holder;
 GRANT USAGE ON effect_seq_seq TO holder;
-SELECT name FROM automation.define('h-owner', trigger => automation.on_state('h_door', 'state', to_value => 'open', hold_for => '5 minutes', id => 'open'), steps => opened('owner'), run_as => 'holder');
+SELECT name FROM automation.define('h-owner', trigger => automation.on_state('h_door', 'state', to_value => 'open', hold_for => '5 minutes', id => 'open'), steps => opened('owner'), run_as => 'holder', breaker => 0);
 INSERT INTO door VALUES (1, 'closed'), (2, 'closed');
 SELECT at(800);
 UPDATE door SET state = 'open';
@@ -327,7 +327,7 @@ GRANT SELECT ON door TO holder;
 UPDATE door SET state = 'closed';
 UPDATE door SET state = 'open' WHERE id = 1;
 SELECT at(820);
-SELECT version FROM automation.define('h-owner', trigger => automation.on_state('h_door', 'state', to_value => 'open', hold_for => '5 minutes', id => 'open'), steps => opened('new owner'), run_as => current_user::text);
+SELECT version FROM automation.define('h-owner', trigger => automation.on_state('h_door', 'state', to_value => 'open', hold_for => '5 minutes', id => 'open'), steps => opened('new owner'), run_as => current_user::text, breaker => 0);
 SELECT at(825);
 -- a clock that is set back does not lose it
 UPDATE door SET state = 'closed';

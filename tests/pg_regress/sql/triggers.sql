@@ -62,10 +62,8 @@ SELECT refused('{"trigger": {"on": "numeric", "kind": "t_item", "field": "n"}}')
 SELECT refused('{"trigger": {"on": "numeric", "kind": "t_item", "value": "new.m", "above": 1}}');
 SELECT refused('{"trigger": {"on": "cron", "expr": "0 8 * * *", "timezone": "Europe/Berln"}}');
 SELECT refused('{"trigger": {"on": "updated", "kind": "t_item", "window": {"count": 3, "within": "25 hours"}}}');
-SELECT refused('{"trigger": {"on": "updated", "kind": "t_item", "hold_for": "5 minutes", "window": {"count": 3, "within": "1 hour"}}}');
 SELECT refused('{"trigger": {"on": "call"}, "mode": "singel"}');
 SELECT refused('{"trigger": {"on": "call"}, "mode": "single", "max_runs": 0}');
-SELECT refused('{"trigger": {"on": "call"}, "mode": "queued", "max_runs": 3, "max_executions": "10 per 1 minute", "entity_lock": true, "dedup": {"key": "event.id"}, "priority": 5, "concurrency": 2, "breaker": 3}');
 
 SELECT count(automation.drop_automation(name)) FROM automation.automations WHERE name LIKE 't-%';
 SELECT automation.unwatch_table('item');

@@ -4,6 +4,7 @@
 //! `#` means all that happens in the application, and would otherwise make every run tell of itself.
 
 use super::matches;
+use crate::lifecycle::LEGAL_EDGES;
 use crate::value::Value;
 
 /// How all of their topics begin.
@@ -82,6 +83,12 @@ impl Wanted {
     pub fn any(self) -> bool {
         self.0 != 0
     }
+}
+
+/// Every topic on which the engine tells something.
+pub fn topics() -> impl Iterator<Item = &'static str> {
+    let lifecycle = LEGAL_EDGES.iter().map(|(_, _, topic)| *topic);
+    Told::ALL.into_iter().map(Told::topic).chain(lifecycle)
 }
 
 /// Is the topic one of the engine's own?

@@ -22,7 +22,8 @@ CREATE TABLE automation_internal.dwell (
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE automation_internal.dwell IS 'Triggers that have fired and must stay so until a deadline (hold_for).';
 -- serves whoever ends all that is held under a key, after TRUNCATE
-CREATE INDEX dwell_ordering_key_idx ON automation_internal.dwell (ordering_key);
+CREATE INDEX dwell_ordering_key_automation_id_trigger_id_idx
+    ON automation_internal.dwell (ordering_key, automation_id, trigger_id);
 
 -- serves the router: something under this key may be about to be held. src/store/dispatches.rs says which rows it has.
 CREATE INDEX dispatch_held_idx ON automation_internal.dispatch (ordering_key) WHERE reason = 'h';

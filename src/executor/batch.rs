@@ -335,9 +335,9 @@ impl Batch {
             if dispatch.reason.holds() {
                 let event = dispatch.cause.and_then(|(id, _)| events.get(&id));
                 let event = event.map(|event| event.on_topic(dispatch.topic.as_deref()));
-                let heard = hold::hear(claimer, dispatch, event.as_deref());
-                settled = heard.is_some();
-                heard.into_iter().flatten().for_each(|outcome| self.note(outcome));
+                let (outcomes, all) = hold::hear(claimer, dispatch, event.as_deref());
+                settled = all;
+                outcomes.into_iter().for_each(|outcome| self.note(outcome));
             } else {
                 let outcome = match dispatch.reason {
                     Reason::Bulk => tend(claimer, dispatch),

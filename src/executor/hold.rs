@@ -29,23 +29,40 @@ use crate::store::history::{EndedRun, Ending};
 use crate::store::timers::{self, Timer, TimerKind};
 use crate::store::wakes::Waiter;
 
-/// Hears what a dispatch is about. None if that must wait for somebody who has what is held in hand.
-pub fn hear(claimer: &mut Claimer, dispatch: &Dispatch, event: Option<&Event>) -> Option<Vec<Outcome>> {
+/// Hears what a dispatch is about. Says what came of it, and whether that was all: what somebody else has in hand must wait,
+/// and then the dispatch is heard once more.
+pub fn hear(claimer: &mut Claimer, dispatch: &Dispatch, event: Option<&Event>) -> (Vec<Outcome>, bool) {
+    let mut outcomes = Vec::new();
+    let settled = listen(claimer, dispatch, event, &mut outcomes).is_some();
+    (outcomes, settled)
+}
+
+/// The same; None if something must wait. What is among the outcomes by then has been done.
+fn listen(
+    claimer: &mut Claimer,
+    dispatch: &Dispatch,
+    event: Option<&Event>,
+    outcomes: &mut Vec<Outcome>,
+) -> Option<()> {
     if dispatch.attempt > MAX_CRASHES {
         let error = crashed(dispatch);
         dead_letter(dispatch, claimer.owner, "crashed_server", &error);
         let (ended, _) = give_up(claimer, dispatch, event, "crashed_server", &error)?;
-        return Some(ended.into_iter().map(Outcome::Ended).collect());
+        outcomes.extend(ended.into_iter().map(Outcome::Ended));
+        return Some(());
     }
     if dispatch.reason == Reason::HoldOver {
-        return over(claimer, dispatch);
+        return over(claimer, dispatch, outcomes);
     }
     let version = match versions::get(dispatch.version_id) {
         Ok(version) => version,
-        Err(problem) => return Some(unreadable(claimer, dispatch, event, problem)),
+        Err(problem) => {
+            outcomes.extend(unreadable(claimer, dispatch, event, problem));
+            return Some(());
+        }
     };
-    let Some(trigger) = version.program.triggers.get(dispatch.trigger_no as usize) else { return Some(Vec::new()) };
-    let mut hearing = Hearing { claimer, dispatch, version: &version, trigger, outcomes: Vec::new() };
+    let Some(trigger) = version.program.triggers.get(dispatch.trigger_no as usize) else { return Some(()) };
+    let mut hearing = Hearing { claimer, dispatch, version: &version, trigger, outcomes };
     let Some(event) = event else { return hearing.without_event() };
     if event.op == Op::Truncated && event.entity_id.is_none() && trigger.is_change() {
         return hearing.every_entity(event);
@@ -58,11 +75,10 @@ pub fn hear(claimer: &mut Claimer, dispatch: &Dispatch, event: Option<&Event>) -
     // What is over by now is over before the event is counted anywhere.
     let held = hearing.unless_over(event, held)?;
     match hearing.fires(event)? {
-        Fired::No => hearing.hear(event, held, false)?,
-        Fired::Yes(None) => hearing.hear(event, held, true)?,
-        Fired::Yes(Some(event)) => hearing.hear(&event, held, true)?,
+        Fired::No => hearing.hear(event, held, false),
+        Fired::Yes(None) => hearing.hear(event, held, true),
+        Fired::Yes(Some(event)) => hearing.hear(&event, held, true),
     }
-    Some(hearing.outcomes)
 }
 
 fn unreadable(claimer: &Claimer, dispatch: &Dispatch, event: Option<&Event>, problem: String) -> Vec<Outcome> {
@@ -93,7 +109,7 @@ struct Hearing<'a> {
     dispatch: &'a Dispatch,
     version: &'a Rc<Version>,
     trigger: &'a Trigger,
-    outcomes: Vec<Outcome>,
+    outcomes: &'a mut Vec<Outcome>,
 }
 
 impl Hearing<'_> {
@@ -222,7 +238,7 @@ impl Hearing<'_> {
     }
 
     /// TRUNCATE: every entity is gone.
-    fn every_entity(mut self, event: &Event) -> Option<Vec<Outcome>> {
+    fn every_entity(mut self, event: &Event) -> Option<()> {
         let key = self.dispatch.ordering_key.unwrap_or_default();
         match dwells::lock_all(key, self.dispatch.automation_id, &self.trigger.id) {
             Held::Ours(all) => {
@@ -233,11 +249,11 @@ impl Hearing<'_> {
             Held::Nothing => {}
             Held::InOtherHands => return None,
         }
-        Some(self.outcomes)
+        Some(())
     }
 
     /// The log has forgotten the event: nobody can say any more whether what is held is still so.
-    fn without_event(mut self) -> Option<Vec<Outcome>> {
+    fn without_event(mut self) -> Option<()> {
         let key = self.dispatch.ordering_key.unwrap_or_default();
         let (id, _) = self.dispatch.cause.unwrap_or_default();
         let found = format!("event {id} is not in the log any more");
@@ -256,22 +272,22 @@ impl Hearing<'_> {
             let error = Some(error_json(&error, None));
             self.outcomes.push(Outcome::Ended(EndedRun { error, ..run.ended(Ending::Failed, Some("event_missing")) }));
         }
-        Some(self.outcomes)
+        Some(())
     }
 }
 
 /// The timer came.
-fn over(claimer: &mut Claimer, dispatch: &Dispatch) -> Option<Vec<Outcome>> {
+fn over(claimer: &mut Claimer, dispatch: &Dispatch, outcomes: &mut Vec<Outcome>) -> Option<()> {
     match dwells::lock_run(dispatch.run_id) {
-        Held::InOtherHands => None,
-        Held::Nothing => Some(Vec::new()),
+        Held::InOtherHands => return None,
+        Held::Nothing => {}
         Held::Ours(dwell) if clock::engine_now() < dwell.deadline => {
             // A clock was set back meanwhile.
             set_timer(dwell.run_id, dwell.deadline, &of_dwell(&dwell));
-            Some(Vec::new())
         }
-        Held::Ours(dwell) => Some(vec![expire(claimer, &dwell, dispatch.attempt)?]),
+        Held::Ours(dwell) => outcomes.push(expire(claimer, &dwell, dispatch.attempt)?),
     }
+    Some(())
 }
 
 /// The time is up: what was held is over, and becomes a run if everything is still as it should be. None if something that

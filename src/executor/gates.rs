@@ -93,7 +93,7 @@ pub fn pass(
     let reserved = reserve(claimer, run, version, event, origin)?;
     let event = counted.map(|counted| counted.count(event)).transpose()?;
     if !origin.again {
-        let scope = run.scope(version, event.as_ref().unwrap_or_else(|| reserved.event));
+        let scope = run.scope(version, event.as_ref().unwrap_or(reserved.event));
         ask(program.condition.as_ref(), "condition", &scope)?;
     }
     let queues = reserved.enter(claimer, run, version)?;

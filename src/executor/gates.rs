@@ -54,6 +54,8 @@ pub struct Origin {
     pub again: bool,
     /// Equal events are sorted out.
     pub dedups: bool,
+    /// Windows and limits of executions count it.
+    pub counts: bool,
 }
 
 /// What has passed the gates.
@@ -84,7 +86,7 @@ pub fn pass(
         let admitted = limits::admit(claimer, run, program, origin.class);
         return if admitted { Ok(Passed { queues: false, event: None }) } else { Err(Refusal::Later) };
     }
-    let counted = if origin.again { None } else { configured(run, version, event)? };
+    let counted = if origin.again { None } else { configured(run, version, event)?.filter(|_| origin.counts) };
     if counted.as_ref().is_some_and(|counted| !counted.lock()) {
         return Err(Refusal::Later);
     }
@@ -144,7 +146,7 @@ pub fn reserve<'a>(
     name(run, version, &scope)?;
     let dedup = program.limits.dedup.as_ref().filter(|_| origin.dedups && !origin.again);
     let dedup = dedup.and_then(|dedup| Some((dedup.ttl, dedup_key(dedup, run, &scope)?)));
-    let judged = executions::of(program, event, run).filter(|_| !origin.again);
+    let judged = if origin.counts && !origin.again { executions::of(program, event, run) } else { None };
     let locked = dedup.as_ref().is_none_or(|(_, key)| try_take(Sort::Dedup, lock_of(run, key)))
         && judged.as_ref().is_none_or(|_| try_take(Sort::Executions, i64::from(run.automation_id)))
         && limits::lock_entity(run, program)

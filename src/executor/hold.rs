@@ -313,7 +313,7 @@ fn expire(claimer: &mut Claimer, dwell: &Dwell, attempt: i16) -> Option<Outcome>
     }
     let _context = enter(&run);
     identity::as_role(run.owner, || {
-        let origin = Origin { class: Class::Event, again: false, dedups: true };
+        let origin = Origin { class: Class::Event, again: false, dedups: true, counts: true };
         let may = may_read(run.owner, &dwell.event);
         let reserved = may.and_then(|()| gates::reserve(claimer, &mut run, &version, &dwell.event, origin));
         if matches!(reserved, Err(Refusal::Later)) {

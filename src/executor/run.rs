@@ -116,12 +116,14 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
 /// How the run came about.
 fn origin(run: &Run, version: &Version, order: &serde_json::Value) -> Origin {
     let trigger = version.program.triggers.get(run.trigger_no as usize);
+    // The rows of a backfill are many, and somebody wants all of them.
+    let counts = order["bulk"].is_null();
     let class = match trigger {
-        Some(trigger) if trigger.schedule.is_none() => Class::Event,
+        Some(trigger) if counts && trigger.schedule.is_none() => Class::Event,
         _ => Class::Schedule,
     };
     let dedups = class.dedups() || order["dedup"].as_bool() == Some(true);
-    Origin { class, again: !order["retry_of"].is_null(), dedups }
+    Origin { class, again: !order["retry_of"].is_null(), dedups, counts }
 }
 
 /// What becomes of a run that did not pass the gates.

@@ -108,7 +108,11 @@ struct ReadOnly(bool);
 impl ReadOnly {
     fn begin() -> Self {
         // SAFETY: a process global; rolling back the surrounding subtransaction would restore it as well.
-        unsafe { ReadOnly(std::mem::replace(&mut *(&raw mut pg_sys::XactReadOnly), true)) }
+        unsafe {
+            let before = pg_sys::XactReadOnly;
+            pg_sys::XactReadOnly = true;
+            ReadOnly(before)
+        }
     }
 }
 

@@ -4,8 +4,9 @@ use automation_core::expr::Budget;
 use automation_core::schedule::{Due, Overlap, TickEntry, zone_data};
 use automation_core::value::Timestamp;
 
+use super::Plan;
 use super::definitions::{self, Active, Definitions};
-use super::{Plan, log_filter_error};
+use super::matching::log_filter_error;
 use crate::context::Cause;
 use crate::failpoint::failpoint;
 use crate::pg::append::next_id;
@@ -48,7 +49,8 @@ impl Plan {
             due.into_iter().map(|row| (row, true)).chain(waiting.into_iter().map(|row| (row, false))).collect();
         // Read after the rows are locked: whoever changes a definition changes these with it.
         definitions::with_current(|definitions| {
-            // All at once; one by one only if that fails. A subtransaction for each would cost as much as the tick.
+            // All at once; one by one only if that fails. A transaction with more than 64 subtransactions makes everybody
+            // else's snapshots slower.
             if self.deal_with_together(definitions, &taken).is_ok() {
                 return;
             }

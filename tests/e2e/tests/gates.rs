@@ -14,7 +14,7 @@ fn prepared<'c>(cluster: &'c Cluster, sql: &str) -> Database<'c> {
     db
 }
 
-/// G9, R000-42, R000-43: 400 partitions, each crossed once, by four executors that are killed now and then.
+/// G9, R000-42, R000-43, R000-46, R000-47: 400 partitions, each crossed once, by four executors that are killed now and then.
 #[test]
 fn a_window_fires_once_per_crossing_whatever_is_killed() {
     let cluster = Cluster::start();

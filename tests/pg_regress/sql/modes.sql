@@ -1,4 +1,4 @@
--- Modes: what a start does while a run with the same key is under way (D13, Home Assistant 4.4).
+-- Modes: what a start does while a run with the same key is under way (D13, Home Assistant 4.4, R003-25).
 \set SHOW_CONTEXT never
 CREATE SCHEMA modes;
 SET search_path = modes, public;

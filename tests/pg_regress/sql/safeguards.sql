@@ -1,4 +1,5 @@
--- Safeguards: dedup (R001-41, R001-43), limits of executions (R002-10 to R002-20), the circuit breaker (R003-9).
+-- Safeguards: dedup (R001-41, R001-43 to R001-46, R001-61), limits of executions (R002-10, R002-12 to R002-20), the circuit breaker
+-- (R003-9), limits of concurrency (R001-40, R002-9).
 \set SHOW_CONTEXT never
 CREATE SCHEMA safe;
 SET search_path = safe, public;
@@ -28,6 +29,8 @@ INSERT INTO item VALUES (8, 1, 'x'), (9, 1, 'x');
 SELECT automation.drain() > 0 AS worked;
 SELECT what FROM effect ORDER BY n DESC LIMIT 1;
 SELECT trigger, reason, count FROM automation.stat_gates WHERE automation = 's_dedup' ORDER BY 1, 2;
+-- a claim is forgotten once it has expired
+SELECT count(*), bool_and(expires_at = timestamptz '2030-01-01 00:20+00') AS for_ten_minutes FROM automation_internal.execution_claim WHERE key = 'key x';
 -- starts by hand are never duplicates (R001-51)
 SELECT automation.start_run('s_dedup', '{"n": 1, "ref": "x"}') > 0 AS started;
 ROLLBACK;

@@ -1,4 +1,4 @@
--- Triggers by the clock (G8, D16, R001-27, R001-58): ticks, daylight saving, what was missed, what overlaps, and how a
+-- Triggers by the clock (G8, D16, R001-27, R001-58): ticks, daylight saving, what was missed, what overlaps, and how a (nothing is a duplicate, R001-60).
 -- schedule follows its definition. Everything goes by set_clock() and drain(), in transactions that are rolled back.
 \set SHOW_CONTEXT never
 \pset format unaligned

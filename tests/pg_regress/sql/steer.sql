@@ -1,4 +1,4 @@
--- Steering runs: signals, skipping, cancelling, pausing, dropping, new versions; and who may.
+-- Steering runs: signals, skipping, cancelling, pausing, dropping, new versions; and who may (dead letters: R002-11).
 \set SHOW_CONTEXT never
 \pset format unaligned
 \pset tuples_only

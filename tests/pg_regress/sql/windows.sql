@@ -1,4 +1,5 @@
--- window: so many occurrences within a trailing time (R000-39 to R000-45). The clock is set, so nothing waits.
+-- window: so many occurrences within a trailing time (R000-39 to R000-45), each emission counted once, also if it comes
+-- again (R000-46), whoever counts (R000-47). The clock is set, so nothing waits.
 \set SHOW_CONTEXT never
 CREATE SCHEMA win;
 SET search_path = win, public;

@@ -242,7 +242,8 @@ impl Hearing<'_> {
         let key = self.dispatch.ordering_key.unwrap_or_default();
         match dwells::lock_all(key, self.dispatch.automation_id, &self.trigger.id) {
             Held::Ours(all) => {
-                for dwell in all {
+                // One that came into being since may have been quicker.
+                for dwell in all.into_iter().filter(|dwell| dwell.event.id < event.id) {
                     self.hear(event, Some(dwell), false)?;
                 }
             }

@@ -113,7 +113,11 @@ impl Plan {
         let batch = self.dispatches.iter().filter(fires).filter_map(|dispatch| dispatch.ordering_key);
         let mut keys: HashSet<i64> = batch.collect();
         keys.extend(dwells::ordering_keys(active.automation_id, &trigger.id));
-        let checks: Vec<NewDispatch> = keys.into_iter().map(|key| self.check(active, event, trigger_no, key)).collect();
+        let checks = keys.into_iter().map(|key| {
+            // Behind what is queued about any of them, whichever tenant it belongs to: TRUNCATE belongs to none.
+            NewDispatch { behind: true, ..self.check(active, event, trigger_no, key) }
+        });
+        let checks: Vec<NewDispatch> = checks.collect();
         self.dispatches.extend(checks);
     }
 

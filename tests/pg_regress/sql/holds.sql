@@ -91,6 +91,15 @@ SELECT at(71);
 UPDATE door SET state = 'open';
 TRUNCATE door;
 SELECT at(72);
+-- but what comes after it is
+INSERT INTO door VALUES (1, 'closed');
+UPDATE door SET state = 'open';
+TRUNCATE door;
+INSERT INTO door VALUES (1, 'closed');
+UPDATE door SET state = 'open';
+SELECT at(73);
+SELECT at(78);
+TRUNCATE door;
 -- a change at the deadline or after it comes too late, also if the timer is late
 INSERT INTO door VALUES (1, 'closed'), (2, 'closed');
 SELECT at(80);

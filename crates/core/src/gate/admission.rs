@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_runs_of_events_and_five_of_schedules_execute_at_the_same_time_r001_40() {
+    fn ten_runs_of_events_and_five_of_schedules_execute_at_the_same_time_r001_40_r001_61() {
         for (class, most) in [(Class::Event, 10), (Class::Schedule, 5)] {
             let mut load = Load { class: gauge(0, class.default_limit()), ..Load::default() };
             let admitted = (0..20).filter(|_| load.admit().is_ok()).count();

@@ -55,10 +55,12 @@ if have drain_held_snapshot drain_at_once; then
     r=$(ratio drain_held_snapshot drain_at_once)
     row 'backlog drained under a held snapshot / without' "$r  ($(number drain_held_snapshot) runs/s)" '>= 0.85' "$(verdict "$r >= 0.85")"
 fi
-if have latency_visible_p50 latency_visible_p99; then
-    row 'change -> effect seen committed by another session, 50/s' \
-        "p50 $(value latency_visible_p50), p99 $(value latency_visible_p99), max $(value latency_visible_max) ms" 'p50 <= 2, p99 <= 10 ms' \
-        "$(verdict "$(value latency_visible_p50) <= 2 && $(value latency_visible_p99) <= 10")"
+if have latency_committed_p50 latency_committed_p99 latency_visible_p50; then
+    row 'change committed -> effect committed, 50/s' \
+        "p50 $(value latency_committed_p50), p99 $(value latency_committed_p99), max $(value latency_committed_max) ms" 'p50 <= 2, p99 <= 10 ms' \
+        "$(verdict "$(value latency_committed_p50) <= 2 && $(value latency_committed_p99) <= 10")"
+    row '  change made -> effect seen by a session that looks every 0.2 ms' \
+        "p50 $(value latency_visible_p50), p99 $(value latency_visible_p99), max $(value latency_visible_max) ms" '' ''
     row '  beside it: a bare one-row commit' "$(number latency_bare_commit 2) ms" '' ''
     row '  change -> step executes' "p50 $(value latency_step_p50), p99 $(value latency_step_p99), max $(value latency_step_max) ms" '' ''
     row '  change -> run ended (history)' "p50 $(value latency_history_p50), p99 $(value latency_history_p99), max $(value latency_history_max) ms" '' ''

@@ -30,7 +30,7 @@ results=$DEV/bench-results
 cluster destroy
 trap 'cluster destroy' EXIT
 cluster start pg "shared_preload_libraries=$EXTENSION" max_worker_processes=32 fsync=on shared_buffers=1GB \
-    max_wal_size=8GB checkpoint_timeout=30min
+    max_wal_size=8GB checkpoint_timeout=30min track_commit_timestamp=on
 PATH=$(prefix_bin pg):$PATH
 PGHOST=$(cluster dsn | sed 's/.*host=\([^ ]*\).*/\1/')
 PGPORT=$(cluster dsn | sed 's/.*port=\([^ ]*\).*/\1/')

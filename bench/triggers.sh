@@ -16,8 +16,7 @@ insert_cost() { # EVENTS
     local before cpu
     before=$(events_routed)
     cpu=$(conductor_cpu)
-    first_order=$((first_order + $1))
-    sql "INSERT INTO bench.orders SELECT i, 'new', 10.25, 'a note', now(), 0 FROM generate_series($first_order - $1 + 1, $first_order) AS i"
+    sql "INSERT INTO bench.orders SELECT i, 'new', 10.25, 'a note', now(), 0 FROM (SELECT coalesce(max(id), 0) AS last FROM bench.orders) AS o, generate_series(o.last + 1, o.last + $1) AS i"
     until [ $(($(events_routed) - before)) -ge "$1" ]; do sleep 0.05; done
     compute "($(conductor_cpu) - $cpu) / $1"
 }
@@ -27,14 +26,13 @@ window_cost() { # EVENTS
     local before cpu
     before=$(sql 'SELECT coalesce(sum(count), 0) FROM automation.stat_gates')
     cpu=$(workers_cpu)
-    first_order=$((first_order + $1))
-    sql "INSERT INTO bench.orders SELECT i, 'new', 10.25, 'a note', now(), 0 FROM generate_series($first_order - $1 + 1, $first_order) AS i"
+    sql "INSERT INTO bench.orders SELECT i, 'new', 10.25, 'a note', now(), 0 FROM (SELECT coalesce(max(id), 0) AS last FROM bench.orders) AS o, generate_series(o.last + 1, o.last + $1) AS i"
     wait_for_count 'SELECT coalesce(sum(count), 0) FROM automation.stat_gates' $((before + $1))
     compute "($(workers_cpu) - $cpu) / $1"
 }
 
 measure_triggers() {
-    local many=$many_automations events=20000 first_order=0 rows
+    local many=$many_automations events=50000 rows
     section "$many automations"
     fresh triggers
     wait_for_conductor
@@ -77,8 +75,7 @@ measure_triggers() {
            FROM generate_series(1, $many_occurrences) AS i,
                 (SELECT automation_id, trigger, max(at) AS at, max(keep_until) AS keep_until
                    FROM automation_internal.window_event GROUP BY 1, 2) AS w" 'VACUUM ANALYZE automation_internal.window_event'
-    elsewhere CHECKPOINT
-    window_cost 2000 >/dev/null
+    window_cost "$events" >/dev/null
     note triggers_window_many "$(window_cost "$events")"
     note triggers_occurrences "$many_occurrences"
     discard

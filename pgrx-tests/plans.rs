@@ -55,8 +55,8 @@ mod tests {
     fn gates_count_and_look_for_keys_by_index() {
         let window = plan(
             gates::COUNT_WINDOW,
-            "integer, bigint, text, timestamptz, timestamptz, bigint, bigint",
-            "1, 2, 'k', now(), now(), 3, 100",
+            "integer, bigint, text, timestamptz, timestamptz, bigint, bigint, timestamptz, timestamptz",
+            "1, 2, 'k', now(), now(), 3, 100, now(), now()",
         );
         assert!(window.contains("window_event_pkey") && !window.contains("Seq Scan"), "{window}");
         let executions =

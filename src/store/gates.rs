@@ -18,7 +18,12 @@ pub struct Partition<'a> {
     pub key: &'a str,
 }
 
+// The row that is added is not in the statement's own snapshot.
 pub const COUNT_WINDOW: &str = "
+    WITH added AS (
+        INSERT INTO automation_internal.window_event (automation_id, trigger, key, at, event_id, keep_until)
+        VALUES ($1, $2, $3, $8, $6, $9)
+            ON CONFLICT DO NOTHING)
     SELECT pg_catalog.count(*)
       FROM (SELECT
               FROM automation_internal.window_event AS w
@@ -29,23 +34,22 @@ pub const COUNT_WINDOW: &str = "
                AND w.event_id <> $6
              LIMIT $7) AS counted";
 
-/// Other events than this one in the partition between two instants, counted no further than `most`.
-pub fn count_window(of: Partition<'_>, from: Micros, to: Micros, event_id: i64, most: i64) -> u64 {
-    let (from, to) = (Arg::timestamp(from), Arg::timestamp(to));
-    let args = [of.automation_id.into(), of.trigger.into(), of.key.into(), from, to, event_id.into(), most.into()];
-    as_engine(|| query_one(COUNT_WINDOW, &args, |row| row.int8(1))).flatten().unwrap_or_default() as u64
+/// An occurrence, and how far from it others count.
+#[derive(Clone, Copy, Debug)]
+pub struct Occurrence {
+    pub event_id: i64,
+    pub at: Micros,
+    pub from: Micros,
+    pub to: Micros,
 }
 
-const ADD_TO_WINDOW: &str = "
-    INSERT INTO automation_internal.window_event (automation_id, trigger, key, at, event_id, keep_until)
-    VALUES ($1, $2, $3, $4, $5, $6)
-        ON CONFLICT DO NOTHING";
-
-/// Counts an event; once, however often it comes.
-pub fn add_to_window(of: Partition<'_>, at: Micros, event_id: i64, keep_until: Micros) {
-    let (at, keep) = (Arg::timestamp(at), Arg::timestamp(keep_until));
-    let args = [of.automation_id.into(), of.trigger.into(), of.key.into(), at, event_id.into(), keep];
-    as_engine(|| execute(ADD_TO_WINDOW, &args));
+/// Adds an event to a partition, once, however often it comes. Returns how many other events count with it, counted no
+/// further than `most`.
+pub fn count_window(of: Partition<'_>, event: Occurrence, most: i64) -> u64 {
+    let (from, to, at) = (Arg::timestamp(event.from), Arg::timestamp(event.to), Arg::timestamp(event.at));
+    let key = [of.automation_id.into(), of.trigger.into(), of.key.into()];
+    let args = [key[0], key[1], key[2], from, to, event.event_id.into(), most.into(), at, to];
+    as_engine(|| query_one(COUNT_WINDOW, &args, |row| row.int8(1))).flatten().unwrap_or_default() as u64
 }
 
 const CLAIM: &str = "

@@ -10,7 +10,7 @@ use crate::executor::walk::Run;
 use crate::pg::clock::{self, Micros};
 use crate::pg::key_lock::{Sort, hash, try_take};
 use crate::store::events::Event;
-use crate::store::gates::{Partition, add_to_window, count_window};
+use crate::store::gates::{Occurrence, Partition, count_window};
 
 /// Counted no further than this, so that a flood costs each of its events no more than a trickle.
 const MOST: u64 = 1000;
@@ -54,8 +54,8 @@ impl<'a> Counted<'a> {
         // later but was counted before, because it was quicker, is as near as what happened before.
         let (from, to) = (self.at.saturating_sub(within), self.at.saturating_add(within));
         let most = self.window.count.max(MOST) as i64;
-        let earlier = count_window(self.partition(), from, to, event.id, most);
-        add_to_window(self.partition(), self.at, event.id, to);
+        let occurrence = Occurrence { event_id: event.id, at: self.at, from, to };
+        let earlier = count_window(self.partition(), occurrence, most);
         let counted = self.window.decide(earlier);
         match counted.verdict {
             Ok(()) => {

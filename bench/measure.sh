@@ -12,10 +12,10 @@ sections=${*:-update bulk drain writer latency idle snapshot steps waits trigger
 
 if [ "${BENCH_QUICK:-0}" = 1 ]; then
     rounds=1 update_seconds=5 bulk_rows=200000 backlog=20000 latency_seconds=5 idle_seconds=20 many_waits=50000 woken=10000
-    many_automations=1000 many_occurrences=100000
+    many_automations=1000 many_occurrences=100000 routed_events=50000
 else
     rounds=3 update_seconds=15 bulk_rows=1000000 backlog=100000 latency_seconds=20 idle_seconds=60 many_waits=1000000 woken=100000
-    many_automations=10000 many_occurrences=1000000
+    many_automations=10000 many_occurrences=1000000 routed_events=200000
 fi
 readonly table_rows=100000
 export PGOPTIONS='-c client_min_messages=warning'

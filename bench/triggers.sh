@@ -32,7 +32,7 @@ window_cost() { # EVENTS
 }
 
 measure_triggers() {
-    local many=$many_automations events=50000 rows
+    local many=$many_automations events=$routed_events rows
     section "$many automations"
     fresh triggers
     wait_for_conductor

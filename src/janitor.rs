@@ -11,7 +11,7 @@ use crate::pg::subtransaction::in_subtransaction;
 use crate::router::Swept;
 use crate::store::{
     automations, bulk, dispatches, dwells, gates, history, kinds, live, numeric_memory, owners, partitions, router,
-    schedules, signals, stats, step_stats,
+    schedules, signals, stats, step_stats, subscriptions,
 };
 
 /// How often, in microseconds, the house is kept while there is work at all.
@@ -66,6 +66,7 @@ pub fn keep_house() {
     });
     chore("owners", retire_dropped_owners);
     chore("kinds", kinds::forget_dropped);
+    chore("subscriptions", subscriptions::forget_dropped);
 }
 
 /// Drops runs that their automation does not want to keep. There is no index that would find them, which every run would

@@ -31,6 +31,7 @@ extension_sql_file!("../sql/schema/10_tables.sql", name = "tables", requires = [
 extension_sql_file!("../sql/schema/11_gates.sql", name = "gates", requires = ["tables"]);
 extension_sql_file!("../sql/schema/12_schedules.sql", name = "schedules", requires = ["tables"]);
 extension_sql_file!("../sql/schema/13_holds.sql", name = "holds", requires = ["tables"]);
+extension_sql_file!("../sql/schema/14_subscriptions.sql", name = "subscriptions", requires = ["tables"]);
 extension_sql_file!("../sql/schema/15_derived_events.sql", name = "derived_events", requires = ["tables"]);
 extension_sql_file!("../sql/schema/16_engine_listeners.sql", name = "engine_listeners", requires = ["tables"]);
 extension_sql_file!("../sql/schema/17_automation_effects.sql", name = "automation_effects", requires = ["tables"]);

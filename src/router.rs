@@ -7,6 +7,7 @@ mod holds;
 mod lanes;
 mod matching;
 mod storm;
+mod subscribers;
 mod sweep;
 mod ticks;
 mod wakes;
@@ -226,6 +227,7 @@ fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, b
             // Waits come first: a run that is woken by an event and one that is started by it go in this order.
             plan.dispatches.extend(wakes::of_events(events, &topics, now));
             definitions.held().note(events);
+            subscribers::tell(definitions.subscriptions(), events, &topics);
             for event in events {
                 match event.op {
                     Op::Started => plan.start(definitions, event),

@@ -10,4 +10,5 @@ pub mod rights;
 pub mod runs;
 pub mod start_with_event;
 pub mod steer;
+mod subscriptions;
 pub mod topics;

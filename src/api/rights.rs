@@ -66,6 +66,8 @@ const AUTHOR: &[&str] = &[
     "patch_state",
     "remove_state",
     "emit",
+    "subscribe",
+    "unsubscribe",
     "on_created",
     "on_updated",
     "on_deleted",

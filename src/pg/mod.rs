@@ -15,6 +15,7 @@ pub mod jsonb;
 pub mod key_lock;
 pub mod log_scan;
 pub mod names;
+pub mod notify;
 pub mod query_pages;
 pub mod raw;
 pub mod session;

@@ -13,6 +13,7 @@ use super::held::HeldFields;
 
 use crate::store::automations;
 use crate::store::log::{self, Entry};
+use crate::store::subscriptions::{self, Subscription};
 
 /// An active automation.
 pub struct Active {
@@ -36,6 +37,7 @@ pub struct Definitions {
     holders: HashMap<String, Vec<(usize, usize)>>,
     held: HeldFields,
     derivers: Rc<Derivers>,
+    subscriptions: Vec<Subscription>,
     /// Compiled once per version: versions never change.
     programs: HashMap<i32, Rc<Program>>,
 }
@@ -77,7 +79,12 @@ fn load(fingerprint: (i64, i64), mut programs: HashMap<i32, Rc<Program>>) -> Def
             }),
         }
     }
-    let mut definitions = Definitions { fingerprint, derivers: derived::at(fingerprint), ..Default::default() };
+    let mut definitions = Definitions {
+        fingerprint,
+        derivers: derived::at(fingerprint),
+        subscriptions: subscriptions::all(),
+        ..Default::default()
+    };
     for row in rows {
         let Some(program) = programs.get(&row.version_id).cloned() else { continue };
         let place = definitions.active.len();
@@ -120,6 +127,11 @@ impl Definitions {
     /// What conditions with `for` ask about.
     pub fn held(&self) -> &HeldFields {
         &self.held
+    }
+
+    /// Whom else to tell of events.
+    pub fn subscriptions(&self) -> &[Subscription] {
+        &self.subscriptions
     }
 
     /// What gives changes further topics.

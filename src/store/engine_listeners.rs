@@ -1,7 +1,7 @@
 //! Who listens to the engine's own events, and what those events say.
 use automation_core::topic::engine::{Told, Wanted};
 
-use super::wakes;
+use super::{subscriptions, wakes};
 use crate::pg::engine_sql::{Arg, execute, query, query_one};
 use crate::pg::identity::as_engine;
 use crate::pg::table_scan::{each_row, has_pages};
@@ -46,7 +46,7 @@ const WAITS: &str = "
 
 /// What active automations and waiting runs listen to. Where nobody does, which is usual, this reads no row.
 pub fn wanted() -> Wanted {
-    let mut patterns: Vec<String> = Vec::new();
+    let mut patterns: Vec<String> = subscriptions::all().into_iter().map(|told| told.pattern).collect();
     if any_trigger() {
         patterns.extend(as_engine(|| query(TRIGGERS, &[], |row| row.text(1))).into_iter().flatten());
     }

@@ -29,5 +29,6 @@ pub mod schedules;
 pub mod signals;
 pub mod stats;
 pub mod step_stats;
+pub mod subscriptions;
 pub mod timers;
 pub mod wakes;

@@ -1,6 +1,7 @@
 //! Derived events, the engine's own events, tenants: what conductor and executors know of definitions that others commit.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use e2e::Cluster;
 
@@ -105,4 +106,58 @@ fn a_storm_is_told_of_once_a_minute_r001_42() {
         db.expect_each_job_done_once();
     }
     assert_eq!(db.number(storms), 1);
+}
+
+/// R001-18, R001-19: sessions outside hear, by pattern, of what their role may see: number, topic and entity, no content.
+/// R001-8: whoever leaves hears no more, and an end to the subscription is an end for all.
+#[test]
+fn subscribers_hear_of_what_they_may_see_and_of_nothing_else() {
+    let cluster = Cluster::start();
+    let db = cluster.database("subscribers");
+    db.execute(
+        "CREATE TABLE open (id int PRIMARY KEY, n int);
+         CREATE TABLE secret (id int PRIMARY KEY);
+         CREATE ROLE outsider LOGIN;
+         GRANT SELECT ON open TO outsider;
+         SELECT automation.grant_usage('outsider', 'author');
+         SELECT automation.watch_table('open'), automation.watch_table('secret');
+         SELECT automation.derive_event('open', 'open.risen', 'new.n > old.n')",
+    );
+    db.as_role("outsider").execute("SELECT automation.subscribe('#', 'everything')");
+    db.execute("SELECT automation.subscribe('secret.*', 'few'), automation.subscribe('secret.*', 'few')");
+    let mut listener = db.client().expect("a connection");
+    listener.batch_execute("LISTEN everything; LISTEN few").expect("listening");
+    db.execute("INSERT INTO secret VALUES (1); INSERT INTO open VALUES (2, 0)");
+    db.execute("UPDATE open SET n = 1; SELECT automation.emit('own.topic', '{\"content\": 1}')");
+    db.wait_until_drained(Duration::from_secs(30));
+    let mut heard = Vec::new();
+    let mut notifications = listener.notifications();
+    let mut told_so_far = notifications.timeout_iter(Duration::from_millis(500));
+    while let Some(notification) = told_so_far.next().expect("a connection") {
+        let told = db.text(&format!(
+            "SELECT ('{0}'::jsonb ->> 'topic') || ' ' || coalesce('{0}'::jsonb ->> 'ref', '-')
+            || CASE WHEN '{0}'::jsonb - '{{id,topic,ref}}'::text[] = '{{}}' THEN '' ELSE ' AND MORE' END",
+            notification.payload()
+        ));
+        heard.push(format!("{}: {told}", notification.channel()));
+    }
+    drop(notifications);
+    heard.sort();
+    let expected = [
+        "everything: open.created open:2",
+        "everything: open.risen open:2",
+        "everything: open.updated open:2",
+        "everything: own.topic -",
+        "few: secret.created secret:1",
+    ];
+    assert_eq!(heard, expected);
+    assert_eq!(
+        db.column("SELECT pattern || ' ' || channel || ' ' || role FROM automation.subscriptions ORDER BY 1"),
+        ["# everything outsider", "secret.* few postgres",]
+    );
+    db.execute("SELECT automation.unsubscribe('secret.*', 'few')");
+    db.execute("INSERT INTO secret VALUES (2)");
+    db.wait_until_drained(Duration::from_secs(30));
+    let mut notifications = listener.notifications();
+    assert!(notifications.timeout_iter(Duration::from_millis(500)).next().expect("a connection").is_none());
 }

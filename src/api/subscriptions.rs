@@ -1,0 +1,49 @@
+//! Telling sessions outside of events.
+use automation_core::topic;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+use crate::error::{EngineError, EngineResult, OrReport};
+use crate::pg::{clock, identity};
+use crate::store::{automations, subscriptions};
+
+/// The longest name of a channel that LISTEN takes.
+const MAX_CHANNEL: usize = 63;
+
+/// Has events whose topic matches a pattern told by NOTIFY on a channel: id, topic and ref (kind:id), nothing of what they
+/// hold. Only events that you may see. True if it is new.
+#[pg_extern]
+fn subscribe(pattern: &str, channel: &str) -> Result<bool, ErrorReport> {
+    checked(pattern, channel)
+        .map(|pattern| {
+            let added = subscriptions::add(identity::current_user(), &pattern, channel, clock::now());
+            if added {
+                automations::note_change();
+            }
+            added
+        })
+        .or_report()
+}
+
+/// Ends a subscription of yours. True if there was one.
+#[pg_extern]
+fn unsubscribe(pattern: &str, channel: &str) -> Result<bool, ErrorReport> {
+    checked(pattern, channel)
+        .map(|pattern| {
+            let removed = subscriptions::remove(identity::current_user(), &pattern, channel);
+            if removed {
+                automations::note_change();
+            }
+            removed
+        })
+        .or_report()
+}
+
+/// The pattern as it is kept.
+fn checked(pattern: &str, channel: &str) -> EngineResult<String> {
+    topic::validate(pattern).map_err(|error| EngineError::expression("pattern", pattern, &error))?;
+    if channel.is_empty() || channel.len() > MAX_CHANNEL {
+        return Err(EngineError::invalid(format!("the name of a channel has 1 to {MAX_CHANNEL} bytes")));
+    }
+    Ok(topic::canonical(pattern))
+}

@@ -100,7 +100,7 @@ fn write_all(wanted: Wanted, steps: &[StepNews], ended: &[EndedRun], suspended: 
         teller.tell(put.is_new, None);
     }
     // What never began has nothing to tell.
-    for run in ended.iter().filter(|run| run.ending != Ending::Skipped) {
+    for run in ended.iter().filter(|run| !matches!(run.ending, Ending::Skipped | Ending::Hot)) {
         let teller = Teller {
             wanted,
             steps,

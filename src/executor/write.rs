@@ -154,51 +154,43 @@ fn frees_a_tick(run: &EndedRun) -> bool {
 
 /// Counts what became of runs, and what began to be held: (automation, trigger).
 pub fn count(ended: &[EndedRun], suspended: &[Suspension], held: &[(i32, i16)], at: i64) {
-    let mut counts: HashMap<(i32, i16), Counts> = HashMap::new();
     // What was hot executed nothing and does not count; the rows of a bulk step are parts of a run that is counted itself.
-    for run in ended.iter().filter(|run| run.ending != Ending::Hot && !run.is_part()) {
-        let counts = counts.entry((run.automation_id, run.trigger_no)).or_default();
-        counts.entered += i64::from(run.live.is_none());
-        counts.run_time_us += run.ended_at - run.started_at;
-        match run.ending {
-            Ending::Completed => counts.completed += 1,
-            Ending::Failed => counts.failed += 1,
-            Ending::Cancelled => counts.cancelled += 1,
-            Ending::Skipped | Ending::Hot => counts.skipped += 1,
-        }
+    let ended: Vec<&EndedRun> = ended.iter().filter(|run| run.ending != Ending::Hot && !run.is_part()).collect();
+    let began = suspended.iter().filter(|put| put.is_new && (put.item.is_none() || put.run.parent.is_none()));
+    let began: Vec<&LiveRun> = began.map(|put| &put.run).collect();
+    let mut counts: HashMap<(i32, i16), Counts> = HashMap::new();
+    for run in &ended {
+        add(counts.entry((run.automation_id, run.trigger_no)).or_default(), run);
     }
     for trigger in held {
         counts.entry(*trigger).or_default().held += 1;
     }
-    for put in suspended.iter().filter(|put| put.is_new && (put.item.is_none() || put.run.parent.is_none())) {
-        counts.entry((put.run.automation_id, put.run.trigger_no)).or_default().entered += 1;
+    for run in &began {
+        counts.entry((run.automation_id, run.trigger_no)).or_default().entered += 1;
     }
     if !counts.is_empty() {
         stats::add(counts.iter(), at);
     }
-    count_tenants(ended, suspended, at);
-}
-
-/// The same by tenant, for the runs that have one.
-fn count_tenants(ended: &[EndedRun], suspended: &[Suspension], at: i64) {
+    // The same by tenant, for the runs that have one.
     let mut counts: HashMap<(i32, &str), Counts> = HashMap::new();
-    let counted = ended.iter().filter(|run| run.ending != Ending::Hot);
-    for (run, tenant) in counted.filter_map(|run| Some((run, run.tenant.as_deref()?))) {
-        let counts = counts.entry((run.automation_id, tenant)).or_default();
-        counts.entered += i64::from(run.live.is_none());
-        counts.run_time_us += run.ended_at - run.started_at;
-        match run.ending {
-            Ending::Completed => counts.completed += 1,
-            Ending::Failed => counts.failed += 1,
-            Ending::Cancelled => counts.cancelled += 1,
-            Ending::Skipped | Ending::Hot => counts.skipped += 1,
-        }
+    for (run, tenant) in ended.iter().filter_map(|run| Some((run, run.tenant.as_deref()?))) {
+        add(counts.entry((run.automation_id, tenant)).or_default(), run);
     }
-    let began = suspended.iter().filter(|put| put.is_new);
-    for (put, tenant) in began.filter_map(|put| Some((put, put.run.tenant.as_deref()?))) {
-        counts.entry((put.run.automation_id, tenant)).or_default().entered += 1;
+    for (run, tenant) in began.iter().filter_map(|run| Some((run, run.tenant.as_deref()?))) {
+        counts.entry((run.automation_id, tenant)).or_default().entered += 1;
     }
     if !counts.is_empty() {
         step_stats::add_tenants(&counts, at);
+    }
+}
+
+fn add(counts: &mut Counts, run: &EndedRun) {
+    counts.entered += i64::from(run.live.is_none());
+    counts.run_time_us += run.ended_at - run.started_at;
+    match run.ending {
+        Ending::Completed => counts.completed += 1,
+        Ending::Failed => counts.failed += 1,
+        Ending::Cancelled => counts.cancelled += 1,
+        Ending::Skipped | Ending::Hot => counts.skipped += 1,
     }
 }

@@ -131,18 +131,16 @@ fn subscribers_hear_of_what_they_may_see_and_of_nothing_else() {
     db.execute("INSERT INTO secret VALUES (1); INSERT INTO open VALUES (2, 0)");
     db.execute("UPDATE open SET n = 1; SELECT automation.emit('own.topic', '{\"content\": 1}')");
     db.wait_until_drained(Duration::from_secs(30));
-    let mut heard = Vec::new();
-    let mut notifications = listener.notifications();
-    let mut told_so_far = notifications.timeout_iter(Duration::from_millis(500));
-    while let Some(notification) = told_so_far.next().expect("a connection") {
-        let told = db.text(&format!(
-            "SELECT ('{0}'::jsonb ->> 'topic') || ' ' || coalesce('{0}'::jsonb ->> 'ref', '-')
-            || CASE WHEN '{0}'::jsonb - '{{id,topic,ref}}'::text[] = '{{}}' THEN '' ELSE ' AND MORE' END",
-            notification.payload()
-        ));
-        heard.push(format!("{}: {told}", notification.channel()));
-    }
-    drop(notifications);
+    let mut heard: Vec<String> = told(&mut listener)
+        .iter()
+        .map(|(channel, payload)| {
+            let shown = db.text(&format!(
+                "SELECT ('{payload}'::jsonb ->> 'topic') || ' ' || coalesce('{payload}'::jsonb ->> 'ref', '-')
+                     || CASE WHEN '{payload}'::jsonb - '{{id,topic,ref}}'::text[] = '{{}}' THEN '' ELSE ' AND MORE' END"
+            ));
+            format!("{channel}: {shown}")
+        })
+        .collect();
     heard.sort();
     let expected = [
         "everything: open.created open:2",
@@ -159,6 +157,13 @@ fn subscribers_hear_of_what_they_may_see_and_of_nothing_else() {
     db.execute("SELECT automation.unsubscribe('secret.*', 'few')");
     db.execute("INSERT INTO secret VALUES (2)");
     db.wait_until_drained(Duration::from_secs(30));
+    assert_eq!(told(&mut listener), []);
+}
+
+/// The notifications that came, until none comes any more: (channel, payload).
+fn told(listener: &mut postgres::Client) -> Vec<(String, String)> {
     let mut notifications = listener.notifications();
-    assert!(notifications.timeout_iter(Duration::from_millis(500)).next().expect("a connection").is_none());
+    let came = notifications.timeout_iter(Duration::from_millis(500));
+    let came = came.map(|notification| Ok((notification.channel().to_owned(), notification.payload().to_owned())));
+    came.collect().expect("a connection")
 }

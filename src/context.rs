@@ -34,6 +34,11 @@ pub fn enter(run: RunContext) -> Entered {
     Entered(CURRENT.with(|current| current.borrow_mut().replace(run)))
 }
 
+/// The run under way.
+pub fn run() -> Option<i64> {
+    CURRENT.with(|current| current.borrow().as_ref().map(|run| run.run_id))
+}
+
 /// The tenant of the run under way: what it publishes belongs to it as well.
 pub fn tenant() -> Option<String> {
     CURRENT.with(|current| current.borrow().as_ref().and_then(|run| run.tenant.clone()))

@@ -131,6 +131,11 @@ impl EngineError {
         Self::new(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
     }
 
+    /// Something is in the way that will not be there the next time; a run's step is tried again because of it.
+    pub fn try_again(message: impl Into<String>) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE, message)
+    }
+
     pub fn taken(message: impl Into<String>) -> Self {
         Self::new(PgSqlErrorCode::ERRCODE_DUPLICATE_OBJECT, message)
     }

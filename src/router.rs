@@ -444,6 +444,12 @@ fn ordering_key(active: &Active, event: &Event, now: Micros) -> Option<i64> {
         let key = known.then(|| key::run(program.key.as_ref(), &scope, &mut Budget::default(), tenant, entity));
         return Some(hash(&[&id, "key", key.flatten().as_deref().unwrap_or_default()]));
     }
+    entity_key(active, event)
+}
+
+/// The same by entity or tenant alone: what breaks off a hold may have another key than what began it.
+fn entity_key(active: &Active, event: &Event) -> Option<i64> {
+    let id = active.automation_id.to_string();
     match active.program.ordering {
         Ordering::None => None,
         Ordering::Tenant => Some(hash(&[&id, event.tenant.as_deref().unwrap_or("")])),

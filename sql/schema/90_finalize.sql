@@ -139,6 +139,8 @@ COMMENT ON FUNCTION automation.set_state IS 'Gives an entity without a table its
 COMMENT ON FUNCTION automation.patch_state IS 'Merges fields into the state of an entity without a table; null removes a field.';
 COMMENT ON FUNCTION automation.remove_state IS 'Removes an entity without a table.';
 COMMENT ON FUNCTION automation.state IS 'Current state of an entity as expressions see it.';
+COMMENT ON FUNCTION automation.subscribe IS 'Has events whose topic matches a pattern told by NOTIFY on a channel.';
+COMMENT ON FUNCTION automation.unsubscribe IS 'Ends a subscription.';
 COMMENT ON FUNCTION automation.emit IS 'Publishes an event on a topic of your own; returns its id.';
 COMMENT ON FUNCTION automation.validate IS 'Lists everything that is wrong with a document, without saving it.';
 COMMENT ON FUNCTION automation.document IS 'The document of an automation as it is stored.';

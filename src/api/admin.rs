@@ -12,7 +12,7 @@ use crate::router::{self, Routed};
 use crate::shmem::{self, STATE_PRESENT, shared};
 use crate::store::{dispatches, health};
 use crate::workers::{launcher, registration};
-use crate::{gucs, janitor, workers};
+use crate::{context, gucs, janitor, workers};
 
 /// Routes up to n committed events, as the conductor does. 0 while somebody else is routing.
 #[pg_extern]
@@ -27,8 +27,17 @@ fn route(n: default!(i64, "1000")) -> Result<i64, ErrorReport> {
 /// Runs up to n queued dispatches, as executors do. Only those of roles that the caller may act for.
 #[pg_extern]
 fn dispatch(n: default!(i64, "1000")) -> Result<i64, ErrorReport> {
-    check_count(n).or_report()?;
+    check_count(n).and_then(|()| outside_of_runs("dispatch")).or_report()?;
     Ok(dispatch_up_to(n))
+}
+
+/// A run that drove the engine would find itself in the queue.
+fn outside_of_runs(what: &str) -> EngineResult<()> {
+    match context::run() {
+        Some(run) => Err(EngineError::wrong_state(format!("{what}() cannot be called from a run"))
+            .detail(format!("Run {run} is under way in this session."))),
+        None => Ok(()),
+    }
 }
 
 fn check_count(n: i64) -> EngineResult<()> {
@@ -65,6 +74,7 @@ fn dispatch_up_to(n: i64) -> i64 {
 /// Routes and runs until nothing is left, including what this still open transaction wrote itself. Returns the runs.
 #[pg_extern]
 fn drain() -> Result<i64, ErrorReport> {
+    outside_of_runs("drain").or_report()?;
     let (mut runs, mut own) = (0, 0);
     loop {
         let (routed_own, last) = router::route_own(own);

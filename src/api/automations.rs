@@ -311,7 +311,7 @@ fn drop_checked(name: &str, runs: &str) -> EngineResult<()> {
         .filter(|found| identity::has_role(identity::current_user(), found.owner))
         .ok_or_else(|| EngineError::unknown_automation(name))?;
     match runs {
-        "cancel" => super::runs::cancel_all(known.id),
+        "cancel" => super::runs::cancel_all(known.id)?,
         "finish" => {
             automations::let_runs_finish(known.id);
             super::bulk::cancel_all(known.id, true);

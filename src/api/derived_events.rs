@@ -20,12 +20,18 @@ const MAX_NAME: usize = 200;
 /// Gives the changes of a kind for which a condition holds a further topic. Returns the name of the rule.
 #[pg_extern]
 fn derive_event(
-    kind: &str,
-    topic: &str,
-    condition: &str,
+    kind: Option<&str>,
+    topic: Option<&str>,
+    condition: Option<&str>,
     name: default!(Option<&str>, "NULL"),
 ) -> Result<String, ErrorReport> {
-    derive(kind, topic, condition, name.unwrap_or(topic)).or_report()
+    (|| {
+        let kind = kind.ok_or_else(|| EngineError::null_argument("kind"))?;
+        let topic = topic.ok_or_else(|| EngineError::null_argument("topic"))?;
+        let condition = condition.ok_or_else(|| EngineError::null_argument("condition"))?;
+        derive(kind, topic, condition, name.unwrap_or(topic))
+    })()
+    .or_report()
 }
 
 fn derive(kind: &str, topic: &str, condition: &str, name: &str) -> EngineResult<String> {

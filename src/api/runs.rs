@@ -110,7 +110,7 @@ fn cancel_matching(filter: &str) -> EngineResult<i64> {
         let holds = condition
             .holds(&scope, &mut Budget::default())
             .map_err(|error| EngineError::expression("filter", filter, &error))?;
-        if holds && cancel(id)? {
+        if holds && context::run() != Some(id) && cancel(id)? {
             cancelled += 1;
         }
     }
@@ -148,6 +148,13 @@ fn cancel(id: i64) -> EngineResult<bool> {
 
 /// Cancels a run that is queued or waits, or says that it has ended. None if it is neither.
 fn cancel_known(id: i64, ask: bool) -> EngineResult<Option<bool>> {
+    if context::run() == Some(id) {
+        let error = EngineError::wrong_state(format!("run {id} cannot cancel itself"));
+        return if ask { Err(error.hint("Use the step automation.stop().")) } else { Ok(Some(false)) };
+    }
+    if executor::is_in_hand(id) {
+        return Err(in_the_same_batch(id));
+    }
     let user = identity::current_user();
     let hidden = |owner: pg_sys::Oid| ask && !identity::has_role(user, owner);
     // Waits for an executor that has the run in hand; then it has ended, waits, or was given back.
@@ -215,16 +222,32 @@ fn end_cancelled(owner: pg_sys::Oid, cancelled: &[Dispatch]) {
 }
 
 /// Cancels everything an automation has queued or waiting.
-pub fn cancel_all(automation_id: i32) {
+pub fn cancel_all(automation_id: i32) -> EngineResult<()> {
     super::bulk::cancel_all(automation_id, false);
+    let others = |run: i64| match executor::is_in_hand(run) {
+        // A run that drops its own automation goes on to its end.
+        true if context::run() == Some(run) => Ok(false),
+        true => Err(in_the_same_batch(run)),
+        false => Ok(true),
+    };
     for (owner, id) in automations::pending(automation_id) {
-        if let Some(dispatch) = dispatches::one(owner, id).filter(|dispatch| dispatch.reason.starts()) {
+        if let Some(dispatch) = dispatches::one(owner, id).filter(|dispatch| dispatch.reason.starts())
+            && others(dispatch.run_id)?
+        {
             end_cancelled(owner, &[dispatch]);
         }
     }
     for id in live::of_automation(automation_id) {
-        if let Some(found) = live::wait_for(id) {
+        if others(id)?
+            && let Some(found) = live::wait_for(id)
+        {
             end_waiting(&found, "cancelled");
         }
     }
+    Ok(())
+}
+
+/// What became of it is not written yet. Whoever asks comes back when it is.
+fn in_the_same_batch(run: i64) -> EngineError {
+    EngineError::try_again(format!("run {run} is under way in the same batch"))
 }

@@ -41,6 +41,9 @@ fn unsubscribe(pattern: &str, channel: &str) -> Result<bool, ErrorReport> {
 
 /// The pattern as it is kept.
 fn checked(pattern: &str, channel: &str) -> EngineResult<String> {
+    if pattern.is_empty() {
+        return Err(EngineError::invalid("the pattern is empty").hint("Use # for every topic."));
+    }
     topic::validate(pattern).map_err(|error| EngineError::expression("pattern", pattern, &error))?;
     if channel.is_empty() || channel.len() > MAX_CHANNEL {
         return Err(EngineError::invalid(format!("the name of a channel has 1 to {MAX_CHANNEL} bytes")));

@@ -15,7 +15,7 @@ pub fn check_published(topic: &str) -> EngineResult<()> {
             "A topic is segments joined by dots, without white space, \"*\" and \"#\", at most 1000 bytes long.",
         ));
     }
-    if topic.starts_with("automation.") || topic.starts_with('_') {
+    if topic == "automation" || topic.starts_with("automation.") || topic.starts_with('_') {
         return Err(EngineError::invalid(format!("topic \"{topic}\" is reserved for the engine")));
     }
     if let Some((kind, verb)) = topic.rsplit_once('.')

@@ -8,7 +8,7 @@ use pgrx::pg_sys;
 use super::hold;
 use super::resume::{self, Nudge};
 use super::suspend::Suspension;
-use super::{breaker, bulk, engine_events, run, step_counts, versions, write};
+use super::{breaker, bulk, engine_events, in_hand, run, step_counts, versions, write};
 use crate::failpoint::failpoint;
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
@@ -101,6 +101,7 @@ impl Claimer {
 
     /// A batch begins: nothing is in hand yet.
     fn begin(&mut self) {
+        in_hand::clear();
         self.unsettled.clear();
         self.touched.clear();
         self.entered.clear();

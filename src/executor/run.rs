@@ -9,6 +9,7 @@ use automation_core::machine::{JobItem, Machine, State, Thread};
 use super::batch::{Claimer, Outcome};
 use super::bulk_item;
 use super::gates::{self, Class, Origin, Passed, Refusal};
+use super::in_hand;
 use super::resume;
 use super::suspend;
 use super::versions::{self, Version};
@@ -214,6 +215,7 @@ fn resume_point(version: &Version, order: &serde_json::Value) -> State {
 
 /// Marks what this process writes from here on as the run's.
 pub fn enter(run: &Run) -> context::Entered {
+    in_hand::note(run.id);
     context::enter(RunContext {
         run_id: run.id,
         automation: run.automation.clone(),

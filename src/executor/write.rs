@@ -5,6 +5,7 @@ use super::batch::Claimer;
 use super::breaker;
 use super::bulk_item;
 use super::engine_events;
+use super::in_hand;
 use super::step_counts;
 use super::suspend::Suspension;
 use super::versions;
@@ -44,6 +45,7 @@ pub fn write(
     gates::add_refusals(&claimer.refused, at);
     breaker::hear(ended);
     step_counts::write(at);
+    in_hand::clear();
     for run in ended.iter().flat_map(|run| &run.abandoned).chain(suspended.iter().flat_map(|put| &put.abandoned)) {
         crate::api::runs::cancel_abandoned(*run);
     }

@@ -11,7 +11,7 @@ use automation_core::gate::key;
 use automation_core::program::Trigger;
 
 use super::definitions::{Active, Definitions};
-use super::{Plan, hash, ordering_key};
+use super::{Plan, entity_key, hash};
 use crate::store::dispatches::{NewDispatch, Reason};
 use crate::store::dwells::{self, Place};
 use crate::store::events::{Event, Op};
@@ -57,8 +57,8 @@ impl Plan {
             return;
         }
         let place = Place { automation_id: active.automation_id, trigger_id: trigger.id.clone(), key: key_of(event) };
-        let ordering_key = ordering_key(active, event, self.now)
-            .unwrap_or_else(|| hash(&[&active.automation_id.to_string(), "hold", &place.key]));
+        let ordering_key =
+            entity_key(active, event).unwrap_or_else(|| hash(&[&active.automation_id.to_string(), "hold", &place.key]));
         if fired {
             self.holds.fired = true;
             let mut dispatch = self.dispatch(active, event, trigger_no as i16, Reason::Hold, None);

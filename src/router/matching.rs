@@ -1,4 +1,5 @@
 //! Which triggers an event fires, as far as the event alone can tell.
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::rc::Rc;
 
@@ -23,6 +24,9 @@ impl Plan {
     /// Asks every trigger on the event's topics: its own first, then those derived from it, in their order. A trigger
     /// fires once for an event at most, on the first topic on which nothing speaks against it.
     pub(super) fn match_event(&mut self, definitions: &Definitions, event: &Event, derived: &[Rc<str>]) {
+        if event.relation.is_some() && event.tenant.as_ref().is_some_and(|tenant| tenant.starts_with('_')) {
+            warn_of_reserved(event);
+        }
         let mut refused = Vec::new();
         let mut fired = HashSet::new();
         self.match_topic(definitions, event, None, &mut refused, &mut |_, _| true);
@@ -184,6 +188,23 @@ pub(super) fn log_filter_error(active: &Active, event: Option<&Event>, trigger: 
         event_id: event.map(|event| event.id),
         message: &format!("filter of trigger \"{trigger}\" could not be evaluated, so it does not fire"),
         detail: Some(message),
+        ..Default::default()
+    });
+}
+
+thread_local!(static WARNED: RefCell<HashSet<String>> = RefCell::new(HashSet::new()));
+
+/// Says, once for each kind, that its rows start nothing because of the name of their tenant.
+fn warn_of_reserved(event: &Event) {
+    let kind = event.kind.clone().unwrap_or_default();
+    if !WARNED.with_borrow_mut(|warned| warned.insert(kind.clone())) {
+        return;
+    }
+    log::warning(&Entry {
+        code: "reserved_tenant",
+        event_id: Some(event.id),
+        message: &format!("rows of kind \"{kind}\" have a tenant whose name is reserved, so they start nothing"),
+        detail: Some("Names of tenants that begin with an underscore are the engine's."),
         ..Default::default()
     });
 }

@@ -234,6 +234,21 @@ pub fn with_key(automation: i32, key: &str, most: i64) -> Vec<ActiveRun> {
     as_engine(|| query(WITH_KEY, &[automation.into(), key.into(), most.into()], read)).into_iter().flatten().collect()
 }
 
+const HAS_ANCESTOR: &str = "
+    WITH RECURSIVE ancestor AS (
+        SELECT r.id, r.parent, r.automation_id, r.mode_key FROM automation_internal.run AS r WHERE r.id = $1
+        UNION
+        SELECT r.id, r.parent, r.automation_id, r.mode_key
+          FROM ancestor AS a
+          JOIN automation_internal.run AS r ON r.id = a.parent)
+    SELECT EXISTS (SELECT FROM ancestor AS a WHERE a.automation_id = $2 AND a.mode_key = $3)";
+
+/// Is a run, or one that waits for it, of the automation and with the key?
+pub fn has_ancestor_with_key(run: i64, automation: i32, key: &str) -> bool {
+    let args = [run.into(), automation.into(), key.into()];
+    as_engine(|| query_one(HAS_ANCESTOR, &args, |row| row.bool(1))).flatten().unwrap_or_default()
+}
+
 const NEXT_QUEUED: &str = "
     SELECT r.id, r.owner, r.automation_id, r.version_id
       FROM unnest($1::bigint[], $2::text[]) AS k (automation_id, mode_key)

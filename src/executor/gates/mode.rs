@@ -1,5 +1,6 @@
 //! What a start does while runs of the same automation with the same key are under way.
 use automation_core::definition::Mode;
+use automation_core::gate::Code;
 use automation_core::gate::mode::{self, ActiveRun, Entry};
 use automation_core::program::{Action, Program};
 
@@ -15,6 +16,8 @@ pub struct Place {
     /// Those that a restart cancels, locked.
     locked: Vec<LiveRun>,
     keyed: bool,
+    /// One of those that come first waits for this run to end: a queue would never move.
+    waits_for_us: bool,
 }
 
 /// Can there be runs that stand in this one's way?
@@ -43,7 +46,7 @@ fn waits(action: &Action) -> bool {
 pub fn lock(claimer: &mut Claimer, run: &mut Run, program: &Program) -> Option<Place> {
     let keyed = run.mode_key.is_some();
     if !applies(run, program) {
-        return Some(Place { active: Vec::new(), locked: Vec::new(), keyed });
+        return Some(Place { active: Vec::new(), locked: Vec::new(), keyed, waits_for_us: false });
     }
     // Runs without anything in common share the automation's only key, tenants apart.
     let key = run.mode_key.get_or_insert_with(|| run.tenant.as_ref().map_or("all".into(), |t| format!("{t}/all")));
@@ -57,6 +60,9 @@ pub fn lock(claimer: &mut Claimer, run: &mut Run, program: &Program) -> Option<P
         _ => i64::from(program.limits.max_runs.unwrap_or(mode::DEFAULT_MAX_RUNS)) + 1,
     };
     let mut active = live::with_key(run.automation_id, &mark.1, most);
+    let waits_for_us = program.limits.mode == Mode::Queued
+        && !active.is_empty()
+        && run.parent.is_some_and(|parent| live::has_ancestor_with_key(parent, run.automation_id, &mark.1));
     let mut locked = Vec::new();
     if program.limits.mode == Mode::Restart && !active.is_empty() {
         let ids: Vec<i64> = active.iter().map(|run| run.id).collect();
@@ -72,12 +78,15 @@ pub fn lock(claimer: &mut Claimer, run: &mut Run, program: &Program) -> Option<P
     } else if let Some(more) = claimer.entered.get(&mark) {
         active.extend(std::iter::repeat_n(ActiveRun { id: run.id, queued: false }, *more));
     }
-    Some(Place { active, locked, keyed })
+    Some(Place { active, locked, keyed, waits_for_us })
 }
 
 impl Place {
     /// Takes the place. True if the run has to wait for its turn.
     pub fn enter(self, claimer: &mut Claimer, run: &Run, program: &Program) -> Result<bool, Refusal> {
+        if self.waits_for_us {
+            return Err(Refusal::Skipped(Code::AlreadyRunning.word()));
+        }
         match mode::enter(program.limits.mode, program.limits.max_runs, self.keyed, &self.active) {
             Entry::Start => {
                 if let (Mode::Parallel, Some(key)) = (program.limits.mode, &run.mode_key) {

@@ -408,6 +408,17 @@ SELECT count(automation.drop_automation(name)) FROM automation.automations WHERE
 SELECT count(*) AS held FROM automation_internal.dwell;
 SELECT count(*) AS timers FROM automation_internal.timer WHERE reason = 'h';
 
+-- in a queue by a key that what breaks it off does not have
+SELECT name FROM automation.define('h-queue', mode => 'queued', key => 'new.state', trigger => automation.on_created('h_door', hold_for => '5 minutes', id => 'open'), steps => opened('queued'));
+SELECT at(2000);
+BEGIN;
+INSERT INTO door VALUES (91, 'a', 1), (92, 'a', 1);
+DELETE FROM door WHERE id = 91;
+COMMIT;
+SELECT at(2001);
+SELECT at(2010);
+SELECT automation.drop_automation('h-queue');
+
 -- what is refused
 SELECT path, message, hint FROM automation.validate('{"name": "h-bad", "steps": [{"do": "sql", "sql": "SELECT 1"}], "trigger": {"on": "call", "hold_for": "5 minutes"}}');
 SELECT path, message FROM automation.validate('{"name": "h-bad", "steps": [{"do": "sql", "sql": "SELECT 1"}], "trigger": {"on": "updated", "kind": "h_door", "hold_for": "soon"}}');

@@ -119,6 +119,19 @@ SELECT automation.drain() > 0 AS worked;
 SELECT * FROM shown WHERE automation = 'm_hand';
 SELECT automation.drop_automation('m_hand');
 
+-- one that runs itself: the second would wait for the first, which waits for it
+SELECT status FROM automation.define('m_self', trigger => automation.on_call(), mode => 'queued', steps => ARRAY[automation.run('m_self', id => 'again')]);
+SELECT automation.start_run('m_self') > 0 AS started;
+SELECT automation.drain() > 0 AS worked;
+SELECT * FROM shown WHERE automation = 'm_self';
+SELECT automation.drop_automation('m_self');
+-- a restart by a child ends the parent, and nothing twice
+SELECT status FROM automation.define('m_child', trigger => automation.on_call(), mode => 'restart', steps => ARRAY[automation.run('m_child', id => 'again')]);
+SELECT automation.start_run('m_child') > 0 AS started;
+SELECT automation.drain() > 0 AS worked;
+SELECT count(*) = count(DISTINCT id) AS each_once FROM automation.runs WHERE automation = 'm_child';
+SELECT automation.drop_automation('m_child');
+
 -- mistakes
 SELECT automation.define('m_bad', mode => 'singel', trigger => automation.on_call(), steps => ARRAY[automation.sql('SELECT 1')]);
 SELECT automation.define('m_bad', mode => 'queued', max_runs => 0, trigger => automation.on_call(), steps => ARRAY[automation.sql('SELECT 1')]);

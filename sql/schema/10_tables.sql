@@ -197,7 +197,7 @@ CREATE TABLE automation_internal.dispatch (
     CONSTRAINT dispatch_event_id_check CHECK ((event_id IS NOT NULL) = (reason IN ('t', 'm')))
 );
 COMMENT ON TABLE automation_internal.dispatch IS 'The queue of stage 2. Only the router inserts. The id is the place in the owner''s queue: by priority, then tenants in turn, each in the order of routing. Starts a run: t(rigger), m(anual). Wakes the wait wait_no of a run: w (something changed), d(ue), e(vent), g (signal), r(un ended), k (skip), z (go on after a freeze), x (the run took too long), a(rmed: look once more), s(weep: is all in order?), q (it may be its turn). For triggers with hold_for, with the event as cause: h (it fired: begin or go on), b (it may be broken), o(ver: its time has come). j: tends the bulk job run_id.';
--- one number per inserted batch, so that a router knows whether another has been at work since
+-- the highest turn in any place of the queue, so that a router knows whether another has been at work since
 CREATE SEQUENCE automation_internal.dispatch_id_seq CACHE 1;
 
 -- Column order and types are known to src/store/history.rs, which forms the tuples itself: change both together.

@@ -378,6 +378,15 @@ pub fn last_drawn(sequence: &str) -> Option<i64> {
     Some(last.unwrap_or(0))
 }
 
+/// Makes a sequence of ours go on behind `value`. Not undone by a rollback.
+pub fn skip_ids(sequence: &str, value: i64) {
+    if let Some(oid) = names::internal_relation(sequence) {
+        let arguments = [Some(pg_sys::Datum::from(oid)), Some(pg_sys::Datum::from(value))];
+        // SAFETY: a sequence of ours and a number; whoever calls this has the rights of the extension's owner.
+        unsafe { pgrx::direct_function_call_as_datum(pg_sys::setval_oid, &arguments) };
+    }
+}
+
 /// The next value of one of our sequences, whatever rights the current user has.
 pub fn next_id(sequence: &str) -> i64 {
     let id = match names::internal_relation(sequence) {

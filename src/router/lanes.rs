@@ -8,8 +8,11 @@ use automation_core::fairness::{self, Lanes};
 use pgrx::pg_sys;
 
 use super::definitions;
-use crate::pg::append::next_id;
+use crate::pg::append::{last_drawn, skip_ids};
 use crate::store::dispatches::{self, NewDispatch, Reason};
+
+/// The sequence that says up to which turn places were given away.
+const TURNS: &str = "dispatch_id_seq";
 
 /// The lanes of one owner and priority.
 struct Known {
@@ -22,7 +25,8 @@ struct Known {
 
 #[derive(Default)]
 struct State {
-    ticket: i64,
+    /// The last turn that anybody gave away, when we were here last.
+    given: i64,
     known: HashMap<(pg_sys::Oid, i32), Known>,
 }
 
@@ -35,18 +39,18 @@ pub fn place(rows: &mut [NewDispatch]) {
     }
     definitions::with_current(|definitions| {
         STATE.with_borrow_mut(|state| {
-            let ticket = next_id("dispatch_id_seq");
-            if ticket != state.ticket + 1 {
+            // No turn that anybody gave away before is higher than this.
+            let given = last_drawn(TURNS).unwrap_or_default();
+            if given != state.given {
                 state.known.clear();
             }
-            state.ticket = ticket;
-            let mut below = false;
+            let (mut below, mut top) = (false, given + 1);
             let mut served: Vec<(pg_sys::Oid, i32)> = Vec::new();
             for row in rows {
                 let active = definitions.by_id(row.automation_id);
                 let priority = active.map_or(0, |active| active.program.limits.priority);
                 let key = (row.owner, priority);
-                let known = state.known.entry(key).or_insert_with(|| Known::new(row.owner, priority));
+                let known = state.known.entry(key).or_insert_with(|| Known::new(row.owner, priority, given));
                 let lane = fairness::lane(row.tenant.as_deref());
                 if known.lanes.is_shared(lane) && !served.contains(&key) {
                     known.look(row.owner, priority);
@@ -57,9 +61,12 @@ pub fn place(rows: &mut [NewDispatch]) {
                     Reason::HoldOver => known.lanes.place_last(),
                     _ => known.lanes.place(lane, row.behind),
                 };
+                top = top.max(fairness::turn(row.id));
                 below |= known.highest.is_none_or(|highest| row.id <= highest);
                 known.highest = known.highest.max(Some(row.id));
             }
+            skip_ids(TURNS, top);
+            state.given = top;
             if below {
                 // Executors must not trust what they know of how far the queue is empty.
                 crate::workers::wake::return_claims_at_commit();
@@ -69,9 +76,10 @@ pub fn place(rows: &mut [NewDispatch]) {
 }
 
 impl Known {
-    fn new(owner: pg_sys::Oid, priority: i32) -> Known {
+    fn new(owner: pg_sys::Oid, priority: i32, given: i64) -> Known {
         let (from, to) = fairness::class(priority);
-        Known { lanes: Lanes::new(priority, dispatches::highest(owner, from, to)), floor: from, highest: None }
+        let highest = dispatches::highest(owner, from, to);
+        Known { lanes: Lanes::new(priority, highest, given), floor: from, highest: None }
     }
 
     /// Finds out what is being served.

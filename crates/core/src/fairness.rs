@@ -44,9 +44,9 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// Where the highest place that is taken is known, but not whose it is.
-    pub fn new(priority: i32, highest: Option<i64>) -> Lanes {
-        let base = highest.map_or(0, turn);
+    /// Where the highest place that is taken is known, but not whose it is, and the highest turn that was ever given.
+    pub fn new(priority: i32, highest: Option<i64>, given: i64) -> Lanes {
+        let base = highest.map_or(0, turn).max(given);
         Lanes { first: class(priority).0, base, last: BTreeMap::new(), serving: 0 }
     }
 
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_hundred_thousand_runs_of_one_tenant_delay_anothers_at_most_twofold() {
-        let mut lanes = Lanes::new(0, None);
+        let mut lanes = Lanes::new(0, None, 0);
         let mut queue: Vec<i64> = (0..100_000).map(|_| lanes.place(1, false)).collect();
         let served = queue.split_off(500);
         lanes.serve(served.first().copied());
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_lane_keeps_its_order_whatever_is_served() {
-        let mut lanes = Lanes::new(0, Some(class(0).0 | (77 << 14)));
+        let mut lanes = Lanes::new(0, Some(class(0).0 | (77 << 14)), 5);
         let mut last = 0;
         for (i, serving) in [None, Some(5_i64), Some(90), Some(3), None].into_iter().enumerate() {
             lanes.serve(serving.map(|turn| turn << 14));
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn what_must_keep_its_order_to_other_lanes_goes_behind_them() {
-        let mut lanes = Lanes::new(0, None);
+        let mut lanes = Lanes::new(0, None, 0);
         let others: Vec<i64> = (0..100).map(|_| lanes.place(1, false)).collect();
         let moved = lanes.place(2, true);
         assert!(others.iter().all(|other| *other < moved));
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_lane_that_was_idle_has_saved_nothing_up() {
-        let mut lanes = Lanes::new(0, None);
+        let mut lanes = Lanes::new(0, None, 0);
         lanes.place(1, false);
         for _ in 0..1000 {
             lanes.place(2, false);
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn higher_priorities_come_first_and_places_are_positive() {
         let places: Vec<i64> =
-            [100, 1, 0, -1, -100].map(|priority| Lanes::new(priority, None).place(LANES - 1, false)).into();
+            [100, 1, 0, -1, -100].map(|priority| Lanes::new(priority, None, 0).place(LANES - 1, false)).into();
         assert!(places.is_sorted() && places[0] > 0);
         assert!(places.iter().zip([100, 1, 0, -1, -100]).all(|(place, priority)| {
             let (from, to) = class(priority);

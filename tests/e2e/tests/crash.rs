@@ -134,6 +134,8 @@ fn wait_until_down(cluster: &Cluster) {
 
 #[test]
 fn every_point_of_the_source_is_struck_here_or_while_runs_wait_or_in_bulk() {
+    /// In holds.rs and schedules.rs.
+    const ELSEWHERE: &[&str] = &["held", "hold_over", "tick", "ticks_taken"];
     fn names(directory: &Path, found: &mut BTreeSet<String>) {
         for entry in fs::read_dir(directory).expect("the sources").map(|entry| entry.expect("an entry").path()) {
             if entry.is_dir() {
@@ -148,8 +150,14 @@ fn every_point_of_the_source_is_struck_here_or_while_runs_wait_or_in_bulk() {
 
     let mut found = BTreeSet::new();
     names(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src"), &mut found);
-    let listed: BTreeSet<String> =
-        ORDINARY.iter().chain(CAREFUL).chain(WAITING).chain(BULK).map(|name| (*name).to_owned()).collect();
+    let listed: BTreeSet<String> = ORDINARY
+        .iter()
+        .chain(CAREFUL)
+        .chain(WAITING)
+        .chain(BULK)
+        .chain(ELSEWHERE)
+        .map(|name| (*name).to_owned())
+        .collect();
     assert_eq!(found, listed);
 }
 

@@ -211,7 +211,7 @@ RESET ROLE;
 \i :check
 -- a run cannot cancel itself, drive the engine, or end others of its batch behind their back
 SELECT name FROM automation.define('s-itself', trigger => automation.on_event('s.itself'), steps => ARRAY[
-    automation.sql('SELECT automation.cancel_run({{ run.id }})', id => 'cancel', continue_on_error => true),
+    automation.sql('SELECT automation.cancel_run({{ run.id }}::bigint)', id => 'cancel', continue_on_error => true),
     automation.sql('SELECT automation.drain()', id => 'drain', continue_on_error => true),
     automation.sql('SELECT automation.dispatch()', id => 'dispatch', continue_on_error => true),
     automation.sql($$ SELECT automation.cancel_run('run.automation = "s-itself"') AS n $$, id => 'others')]);
@@ -220,11 +220,11 @@ SELECT automation.drain();
 SELECT status, ended_reason, steps FROM automation.runs WHERE automation = 's-itself';
 SELECT step, status, regexp_replace(error, '\d+', 'N') FROM automation.run_steps WHERE run_id = (SELECT max(id) FROM automation.runs WHERE automation = 's-itself') ORDER BY seq;
 SELECT entered, completed, cancelled, active FROM automation.stat_automations WHERE automation = 's-itself';
-SELECT name FROM automation.define('s-drop', trigger => automation.on_event('s.drop'), steps => ARRAY[automation.delay('1 second'), automation.sql($$ SELECT automation.drop_automation('s-drop') $$)]);
-SELECT automation.emit('s.drop') > 0;
+SELECT name FROM automation.define('s-leaves', trigger => automation.on_event('s.leaves'), steps => ARRAY[automation.delay('1 second'), automation.sql($$ SELECT automation.drop_automation('s-leaves') $$)]);
+SELECT automation.emit('s.leaves') > 0;
 SELECT automation.drain();
 SELECT automation.advance('1 second') IS NOT NULL, automation.drain();
-SELECT status, ended_reason, count(*) FROM automation.runs WHERE automation = 's-drop' GROUP BY 1, 2;
+SELECT status, ended_reason, count(*) FROM automation.runs WHERE automation = 's-leaves' GROUP BY 1, 2;
 SELECT count(automation.drop_automation(name)) FROM automation.automations WHERE name LIKE 's-%';
 SELECT automation.drain();
 \i :check

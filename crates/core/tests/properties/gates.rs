@@ -44,7 +44,7 @@ proptest! {
     fn nobody_waits_for_more_than_his_neighbours_take_once(
         arrivals in prop::collection::vec((0_u16..5, 1_usize..40, 0_usize..60), 1..12),
     ) {
-        let mut lanes = Lanes::new(0, None);
+        let mut lanes = Lanes::new(0, None, 0);
         let mut queue: BTreeSet<i64> = BTreeSet::new();
         let mut latest: BTreeMap<i64, usize> = BTreeMap::new();
         let mut served = 0_usize;

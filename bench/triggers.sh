@@ -21,6 +21,12 @@ insert_cost() { # EVENTS
     compute "($(conductor_cpu) - $cpu) / $1"
 }
 
+# The least of three, because what disturbs a measurement of a microsecond only ever adds to it.
+least_cost() { # EVENTS
+    local round
+    for round in 1 2 3; do insert_cost "$1" && echo; done | sort -g | sed -n '/./{p;q}'
+}
+
 # Microseconds of all workers per occurrence that a window counts and does not let pass.
 window_cost() { # EVENTS
     local before cpu
@@ -40,12 +46,12 @@ measure_triggers() {
     # on other topics
     define_many other 10 "'other.' || i" 'NULL'
     insert_cost "$events" >/dev/null # warm
-    note triggers_other_few "$(insert_cost "$events")"
+    note triggers_other_few "$(least_cost "$events")"
     define_many another $((many - 10)) "'another.' || i" 'NULL'
     # every definition leaves a note for the router, which the janitor folds once a minute
     sql 'SELECT automation.sweep()' 'VACUUM automation_internal.definition_change' >/dev/null
     insert_cost 1000 >/dev/null
-    note triggers_other_many "$(insert_cost "$events")"
+    note triggers_other_many "$(least_cost "$events")"
     note triggers_many "$many"
     # events that nobody wants leave nothing behind but themselves
     rows="SELECT sum(n_tup_ins) FROM pg_stat_all_tables WHERE schemaname = 'automation_internal' AND relname NOT LIKE 'event%'"

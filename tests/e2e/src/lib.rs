@@ -11,6 +11,7 @@ mod background;
 pub mod bulk;
 mod cluster;
 mod database;
+mod engine;
 pub mod invariants;
 pub mod patience;
 mod process;

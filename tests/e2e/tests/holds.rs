@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Cluster, Database, Signal, Worker, kill};
+use e2e::{Cluster, Database, Signal, Worker};
 
 /// How long doors must stay open.
 const HOLD: &str = "8 seconds";
@@ -33,16 +33,6 @@ fn crash(cluster: &Cluster, db: &Database<'_>) {
     let crashes = cluster.crashes();
     db.signal_worker(Worker::Conductor, Signal::Kill);
     cluster.wait_until_back(db.name(), || cluster.crashes() > crashes);
-}
-
-/// Lets the workers read their settings again, if the server is up.
-fn tell_workers(db: &Database<'_>) {
-    const WORKERS: &str = "SELECT pid FROM pg_stat_activity
-         WHERE backend_type IN ('automation_engine conductor', 'automation_engine executor')";
-    for row in db.try_rows(WORKERS).unwrap_or_default() {
-        let pid = row.first().and_then(|pid| pid.as_deref()?.parse().ok());
-        pid.into_iter().for_each(|pid| kill(pid, Signal::Hup));
-    }
 }
 
 /// Nothing is held, queued or timed any more.
@@ -92,7 +82,7 @@ fn a_kill_at_any_point_of_a_hold_loses_and_doubles_nothing() {
         cluster.set(&[("automation_engine.failpoint", &format!("{point}=kill"))]);
         let began = Instant::now();
         while cluster.crashes() == crashes {
-            tell_workers(&db);
+            db.tell_workers();
             door += 1;
             // Whatever of this was committed before the end counts.
             let _ = db.try_execute(&format!(

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::patience::{KINDS, POINTS};
-use e2e::{Cluster, Database, Signal, kill};
+use e2e::{Cluster, Database};
 
 /// Points that every run passes, and that are worth a death while runs wait.
 const ORDINARY: &[&str] = &["route_written", "claimed", "written", "before_commit", "after_commit"];
@@ -14,20 +14,6 @@ fn waiting_room(cluster: &Cluster) -> Database<'_> {
     let db = cluster.database("waiting_room");
     db.open_waiting_room();
     db
-}
-
-/// Lets the workers read their settings again, if the server is up.
-fn tell_workers(db: &Database<'_>) {
-    const WORKERS: &str = "SELECT pid FROM pg_stat_activity
-         WHERE backend_type IN ('automation_engine conductor', 'automation_engine executor')";
-    for row in db.try_rows(WORKERS).unwrap_or_default() {
-        let pid = row.first().and_then(|pid| pid.as_deref()?.parse().ok());
-        pid.into_iter().for_each(|pid| kill(pid, Signal::Hup));
-    }
-}
-
-fn expect_nothing_rescued(db: &Database<'_>) {
-    assert_eq!(db.text("SELECT status FROM automation.status() WHERE item = 'rescued_wakeups'"), "0");
 }
 
 #[test]
@@ -44,7 +30,7 @@ fn a_kill_at_any_point_of_a_wait_loses_and_doubles_nothing() {
         let (began, first) = (Instant::now(), next);
         while cluster.crashes() == crashes {
             // Only workers that are there learn of the point; the restarted server knows nothing of it.
-            tell_workers(&db);
+            db.tell_workers();
             // Whatever of this was committed before the end counts.
             let _ = db.try_ask(next, 2);
             let _ = db.try_release(first, next);
@@ -71,7 +57,7 @@ fn a_kill_at_any_point_of_a_wait_loses_and_doubles_nothing() {
     db.release(1, next);
     let took = db.expect_all_ended();
     println!("{} runs that had waited ended within {} ms", patient - 1, took.as_millis());
-    expect_nothing_rescued(&db);
+    db.expect_nothing_rescued();
 }
 
 #[test]
@@ -88,27 +74,11 @@ fn runs_wait_through_restarts_and_nothing_is_done_meanwhile() {
     db.wait_until("no run tries again", "SELECT NOT EXISTS (SELECT FROM automation.waiting WHERE kind = 'sql')");
     db.disconnect();
 
-    let outside = cluster.connect("postgres");
-    let count =
-        || outside.number("SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = 'waiting_room'");
-    let mut last = count();
-    let began = Instant::now();
-    // Counters arrive late: wait for two equal readings first.
-    loop {
-        thread::sleep(Duration::from_secs(2));
-        let now = count();
-        if now == last {
-            break;
-        }
-        last = now;
-        assert!(began.elapsed() < Duration::from_secs(30), "the engine does not come to rest");
-    }
-    thread::sleep(Duration::from_secs(5));
-    assert_eq!(count(), last, "transactions while a thousand runs wait");
+    cluster.expect_no_transactions("waiting_room", "a thousand runs wait");
 
     db.release(1, next);
     db.expect_all_ended();
-    expect_nothing_rescued(&db);
+    db.expect_nothing_rescued();
 }
 
 #[test]
@@ -224,5 +194,5 @@ fn waits_hold_whatever_the_isolation_of_a_session_is() {
     db.wait_until_all_wait(next);
     db.release(1, next);
     db.expect_all_ended();
-    expect_nothing_rescued(&db);
+    db.expect_nothing_rescued();
 }

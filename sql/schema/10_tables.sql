@@ -72,7 +72,7 @@ CREATE TABLE automation_internal.event (
     payload      json,
     CONSTRAINT event_op_check CHECK (op IN ('c', 'u', 'd', 't', 'e', 's', 'g', 'r', 'm'))
 ) PARTITION BY RANGE (occurred_at);
-COMMENT ON TABLE automation_internal.event IS 'Append-only log of everything that happened: op c(reate), u(pdate), d(elete), t(runcate), e(vent), s(tart), g (signal), r(un ended), m(ove a run). For an update, prev holds only the fields that changed.';
+COMMENT ON TABLE automation_internal.event IS 'Append-only log of everything that happened: op c(reate), u(pdate), d(elete), t(runcate), e(vent), s(tart), g (signal), r(un ended), m(ove a run). For an update, prev holds only the fields that changed; changed names them where prev may not.';
 -- serves the router (a range of ids) and the executors (one event by id)
 CREATE INDEX event_id_idx ON automation_internal.event (id);
 -- serves the router: groups of transactions that were still open at the previous snapshot

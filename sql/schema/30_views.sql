@@ -171,7 +171,9 @@ SELECT e.id,
        CASE e.op WHEN 'c' THEN 'created' WHEN 'u' THEN 'updated' WHEN 'd' THEN 'deleted' WHEN 't' THEN 'truncated'
                  WHEN 's' THEN 'started' WHEN 'g' THEN 'signalled' WHEN 'r' THEN 'ended' WHEN 'm' THEN 'moved'
                  ELSE 'emitted' END AS op,
-       e.changed,
+       CASE WHEN e.op = 'u' AND e.changed IS NULL
+            THEN ARRAY(SELECT f.name FROM pg_catalog.json_object_keys(e.prev) AS f (name) ORDER BY f.name COLLATE "C")
+            ELSE e.changed END AS changed,
        CASE WHEN e.op = 'u' THEN e.next::jsonb || COALESCE(e.prev::jsonb, '{}') ELSE e.prev::jsonb END AS prev,
        CASE WHEN e.op NOT IN ('s', 'm') THEN e.next::jsonb END AS next,
        e.payload::jsonb AS payload,

@@ -138,7 +138,8 @@ fn emit(
 ) {
     let id = image::entity_id(plan, row);
     let tenant = image::tenant(plan, row);
-    let changed = changed.map(|places| plan.names_of(places));
+    // Where the old image can be shown, it has exactly what changed, and names it.
+    let changed = changed.filter(|_| plan.key_only).map(|places| plan.names_of(places));
     let event = NewEvent {
         op: Some(op),
         relation: Some(plan.relation),

@@ -145,7 +145,8 @@ struct Waiting {
     tuple: pg_sys::HeapTuple,
 }
 
-/// Rows on their way into our tables. Their tuples live in memory of their own that goes with the transaction.
+/// Rows on their way into our tables. Their tuples live in memory of their own, which is emptied with the transaction:
+/// making it anew for each would cost as much as forming the tuple.
 pub struct Pending {
     memory: pg_sys::MemoryContext,
     rows: Vec<Waiting>,
@@ -178,11 +179,11 @@ impl Pending {
         row: [Cell; N],
     ) -> bool {
         let Some(leaf) = self.locked_leaf(table, at) else { return false };
-        // SAFETY: the context is made in the transaction's own memory and forgotten with it, see `forget`.
+        // SAFETY: the context is made once for the process and emptied with each transaction, see `forget`.
         unsafe {
             if self.memory.is_null() {
                 self.memory = pg_sys::AllocSetContextCreateExtended(
-                    pg_sys::TopTransactionContext,
+                    pg_sys::TopMemoryContext,
                     c"automation_engine pending events".as_ptr(),
                     pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
                     pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
@@ -235,7 +236,9 @@ impl Pending {
             (mine, self.rows) = mine.into_iter().partition(|row| row.made_by == current && wanted(row));
         }
         // Stable: within a command the order stays that in which the rows came.
-        mine.sort_by_key(|row| row.command);
+        if mine.len() > 1 {
+            mine.sort_by_key(|row| row.command);
+        }
         draw_ids(&mine);
         while let Some(relation) = mine.first().map(|row| row.relation) {
             let tuples: Vec<pg_sys::HeapTuple> =
@@ -254,8 +257,8 @@ impl Pending {
             self.rows = mine;
         }
         if self.rows.is_empty() && !self.memory.is_null() {
-            // SAFETY: no tuple is left in it.
-            unsafe { pg_sys::MemoryContextReset(self.memory) };
+            // SAFETY: no tuple is left in it. Raises nothing.
+            unsafe { unguarded::MemoryContextReset(self.memory) };
         }
         self.count();
     }
@@ -280,11 +283,14 @@ impl Pending {
         self.bytes = self.rows.iter().map(|row| unsafe { (*row.tuple).t_len } as usize).sum();
     }
 
-    /// The transaction is over, and the memory with it.
+    /// The transaction is over, and what waited with it.
     pub fn forget(&mut self) {
         self.rows.clear();
+        if !self.memory.is_null() {
+            // SAFETY: a context of ours; no tuple in it is known to anybody any more. Raises nothing.
+            unsafe { unguarded::MemoryContextReset(self.memory) };
+        }
         self.bytes = 0;
-        self.memory = std::ptr::null_mut();
         self.locked = pg_sys::InvalidOid;
     }
 }

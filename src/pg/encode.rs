@@ -79,9 +79,9 @@ impl Encoding {
         unsafe {
             match self {
                 Self::Bool => out.extend_from_slice(if value.value() & 1 == 1 { b"true" } else { b"false" }),
-                Self::Int2 => write_display(out, value.value() as i16),
-                Self::Int4 => write_display(out, value.value() as i32),
-                Self::Int8 => write_display(out, value.value() as i64),
+                Self::Int2 => write_integer(out, value.value() as i16),
+                Self::Int4 => write_integer(out, value.value() as i32),
+                Self::Int8 => write_integer(out, value.value() as i64),
                 Self::Float4 => write_float(out, f64::from(f32::from_bits(value.value() as u32)), true),
                 Self::Float8 => write_float(out, f64::from_bits(value.value() as u64), false),
                 Self::Numeric => with_cstring(numeric_text(value), |text| {
@@ -206,6 +206,10 @@ unsafe fn free_copy(original: pg_sys::Datum, copy: *mut std::ffi::c_void) {
         // SAFETY: detoasting made a copy of its own.
         unsafe { pg_sys::pfree(copy) }
     }
+}
+
+fn write_integer(out: &mut Vec<u8>, value: impl itoa::Integer) {
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 fn write_display(out: &mut Vec<u8>, value: impl std::fmt::Display) {

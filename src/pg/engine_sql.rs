@@ -6,6 +6,8 @@ use std::ffi::CString;
 use pgrx::{FromDatum, pg_sys};
 
 use super::append::varlena;
+use super::encode::is_plain;
+use super::raw::unguarded;
 use super::settings::Pinned;
 
 /// A bound value with its type.
@@ -130,13 +132,17 @@ impl Row<'_> {
             if (*descriptor).natts as usize > MOST_COLUMNS {
                 pgrx::error!("automation_engine bug: a row has {} columns", (*descriptor).natts);
             }
-            pg_sys::heap_deform_tuple(tuple, descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
+            unguarded::heap_deform_tuple(tuple, descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
         }
         Row { values, nulls, _tuple: std::marker::PhantomData }
     }
 
     fn datum(&self, column: usize) -> Option<pg_sys::Datum> {
         (!self.nulls[column - 1]).then(|| self.values[column - 1])
+    }
+
+    pub fn is_null(&self, column: usize) -> bool {
+        self.nulls[column - 1]
     }
 
     pub fn int8(&self, column: usize) -> Option<i64> {
@@ -163,7 +169,10 @@ impl Row<'_> {
         self.datum(column).map(|datum| {
             // SAFETY: a varlena datum; detoasted in SPI's memory, which is freed as a whole.
             unsafe {
-                let unpacked = pg_sys::pg_detoast_datum_packed(datum.cast_mut_ptr());
+                let unpacked = match datum.cast_mut_ptr() {
+                    plain if is_plain(plain) => plain,
+                    toasted => pg_sys::pg_detoast_datum_packed(toasted),
+                };
                 let bytes = std::slice::from_raw_parts(
                     pgrx::vardata_any(unpacked).cast::<u8>(),
                     pgrx::varsize_any_exhdr(unpacked),

@@ -6,6 +6,7 @@
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
+use super::btree_append::{self, Entry};
 use super::raw::{attribute_of, unguarded};
 
 /// Which rows a partial index of the table holds. Its predicate says the same in SQL; it is what a restore goes by.
@@ -30,16 +31,19 @@ const KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
 /// Inserts tuples and their index entries.
 ///
 /// # Safety
-/// `relation` is a table of ours, inside a transaction, and the tuples were formed with its descriptor.
+/// `relation` is a table of ours, inside a transaction that has locked it as an INSERT would, and the tuples were formed
+/// with its descriptor.
 pub unsafe fn insert_tuples(relation: pg_sys::Oid, tuples: &[pg_sys::HeapTuple], in_partial: InPartialIndex) {
     let mut places = vec![pg_sys::ItemPointerData::default(); tuples.len()];
     let mut slots = [std::ptr::null_mut(); CHUNK];
+    let many = if tuples.len() < btree_append::WORTH_IT { 0 } else { tuples.len() };
+    let mut entries = vec![Entry::default(); many];
     // SAFETY: nothing in there owns anything with a destructor; what it writes to outlives it.
     unsafe {
         pg_guard_ffi_boundary(|| {
-            let opened = unguarded::table_open(relation, pg_sys::RowExclusiveLock as i32);
+            let opened = unguarded::table_open(relation, pg_sys::NoLock as i32);
             insert_into_heap(opened, tuples, &mut places, &mut slots);
-            insert_into_indexes(opened, tuples, &mut places, in_partial);
+            insert_into_indexes(opened, tuples, &mut places, &mut entries, in_partial);
             unguarded::table_close(opened, pg_sys::NoLock as i32);
         });
     }
@@ -83,6 +87,7 @@ unsafe fn insert_into_indexes(
     relation: pg_sys::Relation,
     tuples: &[pg_sys::HeapTuple],
     places: &mut [pg_sys::ItemPointerData],
+    entries: &mut [Entry],
     in_partial: InPartialIndex,
 ) {
     // SAFETY: see `insert_tuples`.
@@ -91,7 +96,8 @@ unsafe fn insert_into_indexes(
         let count = if list.is_null() { 0 } else { (*list).length as usize };
         for i in 0..count {
             let oid = (*(*list).elements.add(i)).oid_value;
-            let index = unguarded::index_open(oid, pg_sys::RowExclusiveLock as i32);
+            // The lock on the table keeps its indexes: whoever drops or rebuilds one waits for that lock.
+            let index = unguarded::index_open(oid, pg_sys::NoLock as i32);
             let form = (*index).rd_index;
             if (*form).indisready {
                 let partial = !unguarded::heap_attisnull(
@@ -99,15 +105,55 @@ unsafe fn insert_into_indexes(
                     pg_sys::Anum_pg_index_indpred as i32,
                     std::ptr::null_mut(),
                 );
-                for (tuple, place) in tuples.iter().zip(places.iter_mut()) {
-                    if !partial || in_partial(*tuple) {
-                        insert_entry(index, form, relation, *tuple, place);
+                if !partial && !entries.is_empty() && btree_append::is_of_rising_bigints(index) {
+                    insert_rising(index, relation, tuples, places, entries);
+                } else {
+                    for (tuple, place) in tuples.iter().zip(places.iter_mut()) {
+                        if !partial || in_partial(*tuple) {
+                            insert_entry(index, form, relation, *tuple, place);
+                        }
                     }
                 }
             }
             unguarded::index_close(index, pg_sys::NoLock as i32);
         }
         unguarded::list_free(list);
+    }
+}
+
+/// Enters rows into an index of one bigint, which usually rises from row to row: page by page as long as it does.
+unsafe fn insert_rising(
+    index: pg_sys::Relation,
+    relation: pg_sys::Relation,
+    tuples: &[pg_sys::HeapTuple],
+    places: &mut [pg_sys::ItemPointerData],
+    entries: &mut [Entry],
+) {
+    // SAFETY: see `insert_tuples`.
+    unsafe {
+        let form = (*index).rd_index;
+        let column = i32::from(*(*form).indkey.values.as_ptr());
+        let mut last = None;
+        let mut rises = true;
+        for ((entry, tuple), place) in entries.iter_mut().zip(tuples).zip(places.iter()) {
+            let key = attribute_of(*tuple, column, (*relation).rd_att).map(|datum| datum.value() as i64);
+            rises &= key.is_some() && last < key;
+            last = key;
+            *entry = Entry::new(key.unwrap_or_default(), *place);
+        }
+        let mut done = 0;
+        while done < tuples.len() {
+            if rises {
+                let entered = btree_append::append(index, &entries[done..]);
+                done += entered;
+                // Behind a page that is full there is room again; if not even then, they do not belong at the end.
+                rises = entered > 0 || done == 0;
+            }
+            if done < tuples.len() {
+                insert_entry(index, form, relation, tuples[done], &mut places[done]);
+                done += 1;
+            }
+        }
     }
 }
 

@@ -51,7 +51,9 @@ fn date(days: i64) -> (i64, i64, i64) {
     (2000 + 400 * cycle + year + next_year, month, of_month)
 }
 
-fn digits(place: &mut [u8], mut number: i64) {
+fn digits(place: &mut [u8], number: i64) {
+    // Narrow, so that dividing is cheap.
+    let mut number = number as u32;
     for digit in place.iter_mut().rev() {
         *digit = b'0' + (number % 10) as u8;
         number /= 10;

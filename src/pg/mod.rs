@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 pub mod append;
+pub mod btree_append;
 pub mod catch;
 pub mod clock;
 pub mod encode;

@@ -103,6 +103,7 @@ pub mod unguarded {
             values: *mut pg_sys::Datum,
             nulls: *mut bool,
         );
+        pub fn MemoryContextReset(context: pg_sys::MemoryContext);
         pub fn pg_trigger_depth(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum;
         // Several of these share one guard, see pg::insert and pg::append.
         pub fn nextval_internal(relid: pg_sys::Oid, check_permissions: bool) -> i64;
@@ -138,6 +139,33 @@ pub mod unguarded {
             unchanged: bool,
             info: *mut pg_sys::IndexInfo,
         ) -> bool;
+        #[cfg(any(feature = "pg14", feature = "pg15", feature = "pg16"))]
+        pub fn _bt_get_endpoint(
+            index: pg_sys::Relation,
+            level: u32,
+            rightmost: bool,
+            snapshot: pg_sys::Snapshot,
+        ) -> pg_sys::Buffer;
+        #[cfg(any(feature = "pg17", feature = "pg18"))]
+        pub fn _bt_get_endpoint(index: pg_sys::Relation, level: u32, rightmost: bool) -> pg_sys::Buffer;
+        pub fn LockBuffer(buffer: pg_sys::Buffer, mode: c_int);
+        pub fn UnlockReleaseBuffer(buffer: pg_sys::Buffer);
+        pub fn MarkBufferDirty(buffer: pg_sys::Buffer);
+        pub fn BufferGetBlockNumber(buffer: pg_sys::Buffer) -> pg_sys::BlockNumber;
+        pub fn PageGetExactFreeSpace(page: pg_sys::Page) -> pg_sys::Size;
+        pub fn PageAddItemExtended(
+            page: pg_sys::Page,
+            item: pg_sys::Item,
+            size: pg_sys::Size,
+            at: pg_sys::OffsetNumber,
+            flags: c_int,
+        ) -> pg_sys::OffsetNumber;
+        pub fn log_newpage_buffer(buffer: pg_sys::Buffer, page_std: bool) -> pg_sys::XLogRecPtr;
+        pub fn CheckForSerializableConflictIn(
+            relation: pg_sys::Relation,
+            tuple: pg_sys::ItemPointer,
+            block: pg_sys::BlockNumber,
+        );
         pub fn MakeSingleTupleTableSlot(
             descriptor: pg_sys::TupleDesc,
             operations: *const pg_sys::TupleTableSlotOps,

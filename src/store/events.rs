@@ -242,6 +242,11 @@ impl Event {
     fn read_columns(row: &Row<'_>, column: impl Fn(usize) -> usize) -> Option<Event> {
         let id = row.int8(column(0))?;
         let op = row.char(column(7)).and_then(Op::from_code)?;
+        let prev = row.text(column(15));
+        let changed = match (op, &prev, row.is_null(column(14))) {
+            (Op::Updated, Some(prev), true) => names_in(prev),
+            _ => row.text_array(column(14)),
+        };
         Some(Event {
             id,
             xid: row.int8(column(1)).unwrap_or_default() as u64,
@@ -257,8 +262,8 @@ impl Event {
             topic: row.text(column(11)),
             tenant: row.text(column(12)),
             actor: row.text(column(13)),
-            changed: row.text_array(column(14)),
-            prev: row.text(column(15)),
+            changed,
+            prev,
             next: row.text(column(16)),
             payload: row.text(column(17)),
             window: None,
@@ -352,6 +357,13 @@ impl Event {
             (None, None) => String::new(),
         }
     }
+}
+
+/// The names of an object's fields, sorted.
+fn names_in(object: &str) -> Vec<String> {
+    type Fields<'a> = std::collections::BTreeMap<std::borrow::Cow<'a, str>, serde::de::IgnoredAny>;
+    let fields: Fields<'_> = serde_json::from_str(object).unwrap_or_default();
+    fields.into_keys().map(std::borrow::Cow::into_owned).collect()
 }
 
 /// Puts an event into the log once more, because the first time it could not be routed. Returns the new id.

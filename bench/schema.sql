@@ -27,8 +27,7 @@ END $$;
 
 -- Processor time (microseconds) that a process of this server has used so far.
 CREATE FUNCTION cpu_us(pid integer) RETURNS bigint LANGUAGE sql AS $$
-    SELECT 10000 * (split_part(stat, ' ', 12)::bigint + split_part(stat, ' ', 13)::bigint)
-      FROM regexp_replace(pg_read_file('/proc/' || pid || '/stat'), '^.*\) ', '') AS stat;
+    SELECT split_part(pg_read_file('/proc/' || pid || '/schedstat'), ' ', 1)::bigint / 1000;
 $$;
 
 -- Private memory (kB) of a process of this server.

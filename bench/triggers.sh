@@ -21,10 +21,10 @@ insert_cost() { # EVENTS
     compute "($(conductor_cpu) - $cpu) / $1"
 }
 
-# The least of three, because what disturbs a measurement of a microsecond only ever adds to it.
-least_cost() { # EVENTS
+# The least of so many, because what disturbs a measurement of a microsecond only ever adds to it.
+least() { # TIMES COMMAND...
     local round
-    for round in 1 2 3; do insert_cost "$1" && echo; done | sort -g | sed -n '/./{p;q}'
+    for ((round = 1; round <= $1; round++)); do "${@:2}" && echo; done | sort -g | sed -n '/./{p;q}'
 }
 
 # Microseconds of all workers per occurrence that a window counts and does not let pass.
@@ -46,12 +46,10 @@ measure_triggers() {
     # on other topics
     define_many other 10 "'other.' || i" 'NULL'
     insert_cost "$events" >/dev/null # warm
-    note triggers_other_few "$(least_cost "$events")"
+    note triggers_other_few "$(least 5 insert_cost "$events")"
     define_many another $((many - 10)) "'another.' || i" 'NULL'
-    # every definition leaves a note for the router, which the janitor folds once a minute
-    sql 'SELECT automation.sweep()' 'VACUUM automation_internal.definition_change' >/dev/null
-    insert_cost 1000 >/dev/null
-    note triggers_other_many "$(least_cost "$events")"
+    insert_cost 1000 >/dev/null # reads them
+    note triggers_other_many "$(least 5 insert_cost "$events")"
     note triggers_many "$many"
     # events that nobody wants leave nothing behind but themselves
     rows="SELECT sum(n_tup_ins) FROM pg_stat_all_tables WHERE schemaname = 'automation_internal' AND relname NOT LIKE 'event%'"
@@ -76,7 +74,7 @@ measure_triggers() {
     sql "SELECT automation.define('window', run_as => 'bench', trigger => automation.on_created('order', window_count => 1000,
              window_within => '1 hour', window_per => 'new.id % 100000'), steps => ARRAY[automation.sql('SELECT 1')])" >/dev/null
     window_cost "$events" >/dev/null
-    note triggers_window_few "$(window_cost "$events")"
+    note triggers_window_few "$(least 2 window_cost "$events")"
     # as many more as make the number, over the same partitions
     sql "INSERT INTO automation_internal.window_event
          SELECT w.automation_id, w.trigger, 'per ' || i % 100000, w.at - i * interval '1 microsecond', -i, w.keep_until
@@ -84,7 +82,7 @@ measure_triggers() {
                 (SELECT automation_id, trigger, max(at) AS at, max(keep_until) AS keep_until
                    FROM automation_internal.window_event GROUP BY 1, 2) AS w" 'VACUUM ANALYZE automation_internal.window_event'
     window_cost "$events" >/dev/null
-    note triggers_window_many "$(window_cost "$events")"
+    note triggers_window_many "$(least 2 window_cost "$events")"
     note triggers_occurrences "$many_occurrences"
     discard
 }

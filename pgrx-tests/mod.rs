@@ -1,6 +1,7 @@
 //! Tests that run inside the server, each in a transaction that is rolled back. `automation.drain()` routes and runs
 //! what the test itself has written, so no worker takes part.
 mod capture;
+mod definitions;
 mod executor;
 mod plans;
 mod state_parity;

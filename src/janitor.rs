@@ -46,7 +46,7 @@ pub fn keep_house() {
         }
     });
     chore("counters of steps and tenants", || step_stats::fold(STAT_BYTES));
-    chore("definitions", || as_engine(|| execute(FOLD_CHANGES, &[])));
+    fold_definition_changes();
     chore("dedup keys", || as_engine(|| execute(PRUNE_DEDUP, &[])));
     chore("signals", || {
         if let Some(keep) = gucs::signal_retention() {
@@ -136,6 +136,13 @@ pub fn retire_dropped_owners() {
     crate::executor::drop_held(dwells::orphaned(), "owner_dropped", None);
 }
 
+/// Folds the notes of changed definitions together when there are so many that reading them takes time.
+pub fn fold_definition_changes() {
+    if automations::notes_pile_up() {
+        chore("definitions", automations::fold_notes);
+    }
+}
+
 fn chore<R>(name: &str, work: impl FnOnce() -> R) {
     let outcome = in_subtransaction(|| {
         work();
@@ -157,11 +164,6 @@ fn drop_old(today: i64) {
         }
     }
 }
-
-// Keeps the newest row, so that count and sum still tell one state of the definitions from another.
-const FOLD_CHANGES: &str = "
-    DELETE FROM automation_internal.definition_change AS c
-     WHERE c.id < (SELECT pg_catalog.max(m.id) - 100 FROM automation_internal.definition_change AS m)";
 
 const PRUNE_DEDUP: &str = "
     DELETE FROM automation_internal.event_dedup AS d

@@ -153,9 +153,12 @@ CREATE TABLE automation_internal.automation_version (
 COMMENT ON TABLE automation_internal.automation_version IS 'Immutable definitions. A run keeps the version it started with.';
 
 -- Every committed change of definitions adds a row, so two definers never wait for each other; a reader compares
--- count and sum to know whether its cache is current in its own snapshot. The janitor folds old rows together.
+-- count and sum to know whether its cache is current in its own snapshot. When many have gathered, the older ones are
+-- folded into one row that stands for so many changes with that sum of ids: no reader notices.
 CREATE TABLE automation_internal.definition_change (
-    id bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT definition_change_pkey PRIMARY KEY
+    id       bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT definition_change_pkey PRIMARY KEY,
+    changes  bigint NOT NULL DEFAULT 1,
+    total    bigint
 );
 
 CREATE TABLE automation_internal.audit (

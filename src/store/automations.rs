@@ -1,4 +1,6 @@
 //! Automations and their versions.
+use std::cell::Cell;
+
 use pgrx::pg_sys;
 
 use crate::pg::clock::{self, Micros};
@@ -58,12 +60,41 @@ pub fn versions(ids: &[i32]) -> Vec<StoredVersion> {
 
 /// Differs whenever a definition has changed in this snapshot: count and sum of the changes.
 pub fn fingerprint() -> (i64, i64) {
-    let (mut count, mut sum) = (0, 0i64);
+    let (mut rows, mut count, mut sum) = (0, 0, 0i64);
     each_row("definition_change", |row| {
-        count += 1;
-        sum = sum.wrapping_add(row.int8(1).unwrap_or_default());
+        rows += 1;
+        count += row.int8(2).unwrap_or_default();
+        sum = sum.wrapping_add(row.int8(3).or(row.int8(1)).unwrap_or_default());
     });
+    NOTES.set(rows);
     (count, sum)
+}
+
+thread_local!(static NOTES: Cell<usize> = const { Cell::new(0) });
+
+/// So many notes of changes are worth folding.
+const MANY_NOTES: usize = 500;
+
+/// Were there many notes when this process last looked?
+pub fn notes_pile_up() -> bool {
+    NOTES.get() >= MANY_NOTES
+}
+
+// The newest stay: transactions that are still open may have noted changes beside them, with ids like theirs.
+const FOLD_NOTES: &str = "
+    WITH gone AS (
+        DELETE FROM automation_internal.definition_change AS c
+         WHERE c.id < (SELECT pg_catalog.max(m.id) - 100 FROM automation_internal.definition_change AS m)
+     RETURNING c.changes, COALESCE(c.total, c.id) AS total)
+    INSERT INTO automation_internal.definition_change (changes, total)
+    SELECT pg_catalog.sum(g.changes), pg_catalog.sum(g.total)
+      FROM gone AS g
+    HAVING pg_catalog.count(*) > 0";
+
+/// Makes one note of the older ones. What they say together stays the same.
+pub fn fold_notes() {
+    as_engine(|| execute(FOLD_NOTES, &[]));
+    NOTES.set(0);
 }
 
 const NOTE_CHANGE: &str = "INSERT INTO automation_internal.definition_change DEFAULT VALUES";

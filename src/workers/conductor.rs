@@ -250,6 +250,7 @@ impl Conductor {
         match router::route(limit) {
             Routed::Busy => Look::Busy,
             Routed::Events { events, dispatches, more, owners } => {
+                janitor::fold_definition_changes();
                 if self.next_timer <= now {
                     let next = store::timers::next().unwrap_or(i64::MAX);
                     // One that was due and was not taken is in the hands of somebody who may yet give it back.

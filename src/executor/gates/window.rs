@@ -13,7 +13,7 @@ use crate::store::events::Event;
 use crate::store::gates::{Occurrence, Partition, count_window};
 
 /// Counted no further than this, so that a flood costs each of its events no more than a trickle.
-const MOST: u64 = 1000;
+const MOST: u64 = 100;
 
 /// An occurrence of a trigger with a window.
 pub struct Counted<'a> {

@@ -1,0 +1,84 @@
+//! The log's index, which is written to page by page when many events come at once.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use e2e::{Cluster, Database};
+
+/// An index that misses a row, has one too many or is out of order makes this fail.
+fn expect_sound_indexes(db: &Database<'_>) {
+    let checked = db.number(
+        "SELECT count(bt_index_parent_check(i.indexrelid, true))
+           FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+          WHERE i.indrelid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'automation_internal.event'::regclass)
+            AND c.relkind = 'i'",
+    );
+    assert!(checked >= 4, "{checked} indexes");
+    let (by_scan, by_index) =
+        (counted(db, "enable_indexscan = off; SET enable_indexonlyscan"), counted(db, "enable_seqscan"));
+    assert_eq!(by_scan, by_index);
+}
+
+fn counted(db: &Database<'_>, off: &str) -> i64 {
+    db.execute(&format!("SET enable_bitmapscan = off; SET {off} = off"));
+    let found = db.number("SELECT count(*) FROM automation_internal.event WHERE id > 0");
+    db.execute("RESET ALL");
+    found
+}
+
+fn open(db: &Database<'_>) {
+    db.execute(
+        "CREATE EXTENSION amcheck;
+         CREATE TABLE item (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, n int);
+         SELECT automation.watch_table('item');
+         INSERT INTO item (n) SELECT 0 FROM generate_series(1, 3000)",
+    );
+}
+
+/// Groups just below, at and above the size from which pages are filled at once, rolled back ones among them.
+fn write(db: &Database<'_>, nth: usize) -> Result<(), e2e::SqlError> {
+    let rows = [1, 99, 100, 101, 450, 1700][nth % 6];
+    db.try_execute(&format!("INSERT INTO item (n) SELECT 1 FROM generate_series(1, {rows})"))?;
+    db.try_execute(&format!("BEGIN; UPDATE item SET n = n + 1 WHERE id <= {rows}; ROLLBACK"))
+}
+
+#[test]
+fn writers_of_many_events_at_once_leave_a_sound_index() {
+    let cluster = Cluster::start();
+    let db = cluster.database("log");
+    open(&db);
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let session = cluster.connect("log");
+                while next.load(Ordering::Relaxed) < 240 {
+                    write(&session, next.fetch_add(1, Ordering::Relaxed)).expect("a write");
+                }
+            });
+        }
+    });
+    db.wait_until("all is routed", "SELECT automation.route() = 0");
+    expect_sound_indexes(&db);
+}
+
+#[test]
+fn a_crash_while_many_events_are_written_leaves_a_sound_index() {
+    let cluster = Cluster::start();
+    let db = cluster.database("log");
+    open(&db);
+    for _ in 0..3 {
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let session = cluster.connect("log");
+                    (0..).take_while(|nth| write(&session, *nth).is_ok()).count();
+                });
+            }
+            std::thread::sleep(std::time::Duration::from_millis(400));
+            cluster.crash();
+        });
+        cluster.start_again();
+        db.disconnect();
+        expect_sound_indexes(&db);
+    }
+}

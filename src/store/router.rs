@@ -1,4 +1,5 @@
 //! The router's place in the log, and the events behind it.
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use super::events::Event;
@@ -36,15 +37,26 @@ pub struct Cursor {
 
 const TAKE: &str = "
     SELECT c.from_snapshot::text, c.from_floor, c.to_snapshot::text, c.to_floor, c.to_ceiling, c.position,
-           c.to_at
+           c.to_at, c.ctid::text
       FROM automation_internal.router_cursor AS c
      WHERE c.singleton
        FOR UPDATE SKIP LOCKED";
+const TAKE_AT: &str = "
+    SELECT c.from_snapshot::text, c.from_floor, c.to_snapshot::text, c.to_floor, c.to_ceiling, c.position,
+           c.to_at, c.ctid::text
+      FROM automation_internal.router_cursor AS c
+     WHERE c.ctid = $1::text::tid
+       FOR UPDATE SKIP LOCKED";
 const PEEK: &str = "
     SELECT c.from_snapshot::text, c.from_floor, c.to_snapshot::text, c.to_floor, c.to_ceiling, c.position,
-           c.to_at
+           c.to_at, c.ctid::text
       FROM automation_internal.router_cursor AS c
      WHERE c.singleton";
+const PEEK_AT: &str = "
+    SELECT c.from_snapshot::text, c.from_floor, c.to_snapshot::text, c.to_floor, c.to_ceiling, c.position,
+           c.to_at, c.ctid::text
+      FROM automation_internal.router_cursor AS c
+     WHERE c.ctid = $1::text::tid";
 const WAIT: &str = "SELECT FROM automation_internal.router_cursor AS c WHERE c.singleton FOR UPDATE";
 
 /// Waits until nobody else is routing and keeps it so until this transaction ends.
@@ -62,14 +74,26 @@ pub fn note_ahead(xid: u64, up_to: i64) {
     execute(NOTE_AHEAD, &[xid.to_string().as_str().into(), up_to.into()]);
 }
 
+thread_local! {
+    /// Where this process has last seen the row. Every turn of the router makes a new version of it, and while somebody
+    /// holds a snapshot none of the old ones goes away: whoever looks for the row by its key passes all of them.
+    static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
 /// Takes the cursor for this transaction. None while somebody else has it.
 pub fn take() -> Option<Cursor> {
-    query_one(TAKE, &[], read_cursor).flatten().map(with_ahead)
+    find(TAKE_AT, TAKE)
 }
 
 /// The cursor as it stands, not locked.
 pub fn peek() -> Option<Cursor> {
-    query_one(PEEK, &[], read_cursor).flatten().map(with_ahead)
+    find(PEEK_AT, PEEK)
+}
+
+fn find(there: &'static str, anywhere: &'static str) -> Option<Cursor> {
+    let known = PLACE.with_borrow(Clone::clone);
+    let found = known.and_then(|place| query_one(there, &[place.as_str().into()], read_cursor).flatten());
+    found.or_else(|| query_one(anywhere, &[], read_cursor).flatten()).map(with_ahead)
 }
 
 fn read_cursor(row: &Row<'_>) -> Option<Cursor> {
@@ -77,6 +101,7 @@ fn read_cursor(row: &Row<'_>) -> Option<Cursor> {
         let snapshot = Snapshot::parse(&text)?;
         Some(Moment { snapshot, floor: row.int8(4)?, ceiling: row.int8(5)?, at: row.int8(7)? })
     });
+    PLACE.set(row.text(8));
     Some(Cursor {
         from: Snapshot::parse(&row.text(1)?)?,
         from_floor: row.int8(2)?,
@@ -109,13 +134,25 @@ pub fn present() -> Option<Moment> {
 
 const ADVANCE: &str = "
     UPDATE automation_internal.router_cursor AS c
-       SET to_snapshot = $1::pg_snapshot, to_floor = $2, to_ceiling = $3, position = $4, to_at = $5
-     WHERE c.singleton";
+       SET to_snapshot = $2::pg_snapshot, to_floor = $3, to_ceiling = $4, position = $5, to_at = $6
+     WHERE c.ctid = $1::text::tid
+ RETURNING c.ctid::text";
 const FINISH_BATCH: &str = "
     UPDATE automation_internal.router_cursor AS c
-       SET from_snapshot = $1::pg_snapshot, from_floor = $2,
+       SET from_snapshot = $2::pg_snapshot, from_floor = $3,
            to_snapshot = NULL, to_floor = NULL, to_ceiling = NULL, to_at = NULL, position = 0
-     WHERE c.singleton";
+     WHERE c.ctid = $1::text::tid
+ RETURNING c.ctid::text";
+
+/// Changes the cursor, which this transaction has taken.
+fn change(statement: &'static str, values: &[Arg]) {
+    let place = PLACE.take().unwrap_or_default();
+    let args: Vec<Arg> = std::iter::once(place.as_str().into()).chain(values.iter().cloned()).collect();
+    match query_one(statement, &args, |row| row.text(1)).flatten() {
+        Some(moved) => PLACE.set(Some(moved)),
+        None => pgrx::error!("automation_engine bug: the cursor is not where it was taken"),
+    }
+}
 
 /// A snapshot in Postgres' own notation.
 pub fn text_of(snapshot: &Snapshot) -> String {
@@ -127,13 +164,13 @@ pub fn text_of(snapshot: &Snapshot) -> String {
 pub fn advance(to: &Moment, position: i64) {
     let snapshot = text_of(&to.snapshot);
     let at = Arg::timestamp(to.at);
-    execute(ADVANCE, &[snapshot.as_str().into(), to.floor.into(), to.ceiling.into(), position.into(), at]);
+    change(ADVANCE, &[snapshot.as_str().into(), to.floor.into(), to.ceiling.into(), position.into(), at]);
 }
 
 /// The batch that ends at `to` is routed; the next one begins there.
 pub fn finish_batch(cursor: &Cursor, to: &Moment) {
     let snapshot = text_of(&to.snapshot);
-    execute(FINISH_BATCH, &[snapshot.as_str().into(), to.floor.into()]);
+    change(FINISH_BATCH, &[snapshot.as_str().into(), to.floor.into()]);
     if !cursor.ahead.is_empty() {
         execute(FORGET_AHEAD, &[snapshot.as_str().into()]);
     }

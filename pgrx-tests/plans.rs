@@ -47,7 +47,7 @@ mod tests {
         let due = plan(schedules::TAKE_DUE, "timestamptz, bigint, boolean, oid", "now(), 100, true, 10");
         assert!(due.contains("Index Scan using schedule_next_tick_idx"), "{due}");
         assert!(!due.contains("Sort"), "{due}");
-        let next = plan(timers::NEXT, "integer", "1");
+        let next = plan(timers::NEXT, "timestamptz", "'-infinity'");
         assert!(next.contains("schedule_next_tick_idx") && next.contains("timer_due_at_idx"), "{next}");
     }
 

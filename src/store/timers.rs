@@ -1,4 +1,5 @@
 //! Deadlines.
+use std::cell::Cell;
 use std::collections::HashSet;
 
 use pgrx::pg_sys;
@@ -108,11 +109,26 @@ pub fn forget_look(run: i64, wait_no: i32) {
     as_engine(|| execute(FORGET_LOOK, &[run.into(), wait_no.into()]));
 }
 
+/// Before all times.
+pub const EVER: Micros = Micros::MIN;
+
+thread_local! {
+    /// This process knows of no timer before that. While somebody holds a snapshot, those that are gone stay at the
+    /// beginning of the index, and every look from the beginning passes them all.
+    static GONE_BELOW: Cell<Micros> = const { Cell::new(EVER) };
+}
+
+/// Looks for timers from this time on. For whoever hears of every one that is set: the conductor.
+pub fn look_from(at: Micros) {
+    GONE_BELOW.set(at);
+}
+
 pub const TAKE_DUE: &str = "
     WITH due AS MATERIALIZED (
         SELECT d.ctid AS place
           FROM automation_internal.timer AS d
          WHERE d.due_at <= $1
+           AND d.due_at >= $6
            AND ($3 OR pg_catalog.pg_has_role($4, d.owner, 'MEMBER'))
            AND ($5 OR d.reason <> 'h')
          ORDER BY d.due_at
@@ -127,7 +143,8 @@ pub const TAKE_DUE: &str = "
 /// is held only if `held`.
 pub fn take_due(now: Micros, limit: i64, only_for: Option<pg_sys::Oid>, held: bool) -> Vec<Timer> {
     let role = only_for.unwrap_or(pg_sys::InvalidOid);
-    let args = [Arg::timestamp(now), limit.into(), only_for.is_none().into(), role.into(), held.into()];
+    let from = Arg::timestamp(GONE_BELOW.get());
+    let args = [Arg::timestamp(now), limit.into(), only_for.is_none().into(), role.into(), held.into(), from];
     let mut taken: Vec<Timer> = as_engine(|| query(TAKE_DUE, &args, read)).into_iter().flatten().collect();
     taken.sort_by_key(|timer| (timer.due_at, timer.waiter.run_id, timer.waiter.wait_no));
     taken
@@ -164,6 +181,7 @@ pub fn of_run(run: i64) -> HashSet<(i32, TimerKind)> {
 pub const NEXT: &str = "
     SELECT LEAST((SELECT t.due_at
                     FROM automation_internal.timer AS t
+                   WHERE t.due_at >= $1
                    ORDER BY t.due_at
                    LIMIT 1),
                  (SELECT s.next_tick
@@ -174,5 +192,5 @@ pub const NEXT: &str = "
 
 /// When the next timer is due, or the next tick of a schedule.
 pub fn next() -> Option<Micros> {
-    as_engine(|| query_one(NEXT, &[], |row| row.int8(1))).flatten()
+    as_engine(|| query_one(NEXT, &[Arg::timestamp(GONE_BELOW.get())], |row| row.int8(1))).flatten()
 }

@@ -19,6 +19,8 @@ use crate::{gucs, janitor, store};
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How soon to look again at a timer that somebody has locked, in microseconds.
 const HELD_TIMER: i64 = 500_000;
+/// How often, in microseconds, the timers are looked at from the beginning while there is work.
+const ALL_TIMERS: i64 = 10_000_000;
 /// How soon to try again while another session holds the cursor.
 const CONTENDED: Duration = Duration::from_millis(20);
 
@@ -86,6 +88,12 @@ struct Conductor {
     failures: u32,
     /// When the next timer is due; 0 if that has to be looked up.
     next_timer: i64,
+    /// There is no timer before that, but those of which a hint told and those of which none could.
+    timers_from: i64,
+    /// When the timers are next looked at from the beginning, for the sake of the latter.
+    all_timers_at: i64,
+    /// What the look at the timers in this turn has found.
+    timer_found: Option<i64>,
     /// The run up to which the sweep has come.
     swept_to: i64,
 }
@@ -112,6 +120,9 @@ impl Conductor {
             nap: 0,
             failures: 0,
             next_timer: 0,
+            timers_from: store::timers::EVER,
+            all_timers_at: 0,
+            timer_found: None,
             swept_to: 0,
         }
     }
@@ -161,6 +172,7 @@ impl Conductor {
         let hint = self.slot.timer_hint.swap(0, Ordering::AcqRel);
         if hint != 0 {
             self.next_timer = self.next_timer.min(hint);
+            self.timers_from = self.timers_from.min(hint);
         }
         let due = self.next_timer <= now;
         let queued = self.slot.work_queued.swap(false, Ordering::AcqRel);
@@ -173,6 +185,13 @@ impl Conductor {
             return Next::Wait(pool_wait.map_or(HEARTBEAT, |wait| wait.min(HEARTBEAT)).min(self.until_timer(now)));
         }
         self.completed = shmem::completed_transactions();
+        if (moved && !hinted) || now >= self.all_timers_at {
+            // A hint may have been lost with whoever should have given it.
+            self.all_timers_at = now + ALL_TIMERS;
+            self.timers_from = store::timers::EVER;
+        }
+        store::timers::look_from(self.timers_from);
+        self.timer_found = None;
         let outcome = in_transaction(|| {
             // A hint may have been lost; without one, work that others have queued is looked for as well.
             if queued || (moved && !hinted) {
@@ -181,6 +200,12 @@ impl Conductor {
             self.look(hinted || due, moved || due, now)
         });
         self.looked_at = clock::now();
+        match (&outcome, self.timer_found) {
+            (Ok(_), Some(next)) => self.timers_from = next.min(now),
+            (Ok(_), None) => {}
+            // What it took is back.
+            (Err(_), _) => self.timers_from = store::timers::EVER,
+        }
         self.nap = match &outcome {
             Ok(Look::Routed { more: false, dispatches, events, .. }) => next_nap(self.nap, *events, *dispatches),
             _ => 0,
@@ -240,7 +265,7 @@ impl Conductor {
         }
         if timers {
             // Also finds what a hint that was lost would have told.
-            self.next_timer = store::timers::next().unwrap_or(i64::MAX);
+            self.next_timer = self.look_at_timers();
         }
         if !hinted && self.next_timer > now && !router::anything_new() {
             return Look::Nothing;
@@ -252,13 +277,19 @@ impl Conductor {
             Routed::Events { events, dispatches, more, owners } => {
                 janitor::fold_definition_changes();
                 if self.next_timer <= now {
-                    let next = store::timers::next().unwrap_or(i64::MAX);
+                    let next = self.look_at_timers();
                     // One that was due and was not taken is in the hands of somebody who may yet give it back.
                     self.next_timer = if next <= now && !more { now + HELD_TIMER } else { next };
                 }
                 Look::Routed { events, dispatches, more, owners }
             }
         }
+    }
+
+    fn look_at_timers(&mut self) -> i64 {
+        let next = store::timers::next().unwrap_or(i64::MAX);
+        self.timer_found = Some(next);
+        next
     }
 
     /// Wakes the executors of everybody who has work queued.

@@ -83,6 +83,9 @@ pub struct ExecutorSlot {
     pub trying: AtomicI64,
     /// The highest dispatch claimed so far.
     pub claimed: AtomicI64,
+    /// Every dispatch of the owner below this one is done, as long as claims_returned has this value.
+    floor: AtomicI64,
+    floor_while: AtomicU64,
     pub runs: AtomicI64,
     pub failed_runs: AtomicI64,
     pub batches: AtomicI64,
@@ -335,12 +338,29 @@ impl ExecutorSlot {
         self.busy_since.store(0, Ordering::Release);
         self.trying.store(0, Ordering::Release);
         self.claimed.store(0, Ordering::Release);
+        self.floor.store(0, Ordering::Release);
         self.owner.store(0, Ordering::Release);
         self.database.store(0, Ordering::Release);
     }
 
     pub fn wake(&self) {
         wake(self.proc_number.load(Ordering::Acquire));
+    }
+
+    /// Tells up to where the owner's queue is done, as long as claims_returned has a value.
+    pub fn set_floor(&self, floor: i64, returned: u64) {
+        // Between the two stores it says less than it could, never more.
+        self.floor.store(0, Ordering::Release);
+        self.floor_while.store(returned, Ordering::Release);
+        self.floor.store(floor, Ordering::Release);
+    }
+
+    /// Up to where the owner's queue is done, 0 if that is not known.
+    pub fn floor(&self) -> i64 {
+        // In this order, so that a floor is never taken for one of a later time.
+        let returned = self.floor_while.load(Ordering::Acquire);
+        let floor = self.floor.load(Ordering::Acquire);
+        if returned == shared().claims_returned.load(Ordering::Acquire) { floor } else { 0 }
     }
 }
 

@@ -119,9 +119,18 @@ impl Claimer {
         }
     }
 
+    fn set_floor(&mut self, floor: i64) {
+        self.floor = floor;
+        if self.is_worker
+            && let Some(slot) = shared().my_executor()
+        {
+            slot.set_floor(floor, self.returned);
+        }
+    }
+
     /// The batch's transaction has committed.
     pub fn committed(&mut self) {
-        self.floor = self.next_floor;
+        self.set_floor(self.next_floor);
         let rescued = std::mem::take(&mut self.rescued);
         if rescued > 0
             && let Some(home) = shared().database(shmem::my_database())
@@ -132,7 +141,7 @@ impl Claimer {
 
     /// The batch's transaction was rolled back.
     pub fn aborted(&mut self) {
-        self.floor = 0;
+        self.set_floor(0);
         self.armed.clear();
         self.held.clear();
         self.rescued = 0;

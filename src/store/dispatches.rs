@@ -328,11 +328,11 @@ pub fn one(owner: pg_sys::Oid, id: i64) -> Option<Dispatch> {
 
 const QUEUED: &str = "
     SELECT pg_catalog.count(*)
-      FROM (SELECT FROM automation_internal.dispatch AS d WHERE d.owner = $1 LIMIT $2) AS q";
+      FROM (SELECT FROM automation_internal.dispatch AS d WHERE d.owner = $1 AND d.id >= $2 LIMIT $3) AS q";
 
-/// How many dispatches an owner has, counted up to `most`.
-pub fn queued(owner: pg_sys::Oid, most: i64) -> i64 {
-    as_engine(|| query(QUEUED, &[owner.into(), most.into()], |row| row.int8(1)))
+/// How many dispatches an owner has from `floor` on, counted up to `most`.
+pub fn queued(owner: pg_sys::Oid, floor: i64, most: i64) -> i64 {
+    as_engine(|| query(QUEUED, &[owner.into(), floor.into(), most.into()], |row| row.int8(1)))
         .into_iter()
         .flatten()
         .next()

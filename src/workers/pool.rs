@@ -121,7 +121,9 @@ impl Pool {
             return Some(now + PATIENCE);
         }
         let oid = pg_sys::Oid::from(owner);
-        let queued = in_transaction(|| dispatches::queued(oid, slots.len() as i64 + 1)).unwrap_or(0);
+        // What his executors know to be done need not be passed over again, see Claimer::floor.
+        let floor = slots.iter().map(|slot| slot.floor()).max().unwrap_or(0);
+        let queued = in_transaction(|| dispatches::queued(oid, floor, slots.len() as i64 + 1)).unwrap_or(0);
         if queued == 0 {
             return None;
         }

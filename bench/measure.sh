@@ -12,10 +12,10 @@ sections=${*:-update bulk drain writer latency idle snapshot steps waits trigger
 
 if [ "${BENCH_QUICK:-0}" = 1 ]; then
     rounds=1 update_seconds=5 bulk_rows=200000 backlog=20000 latency_seconds=5 idle_seconds=20 many_waits=50000 woken=10000
-    many_automations=1000 many_occurrences=100000 routed_events=50000
+    many_automations=1000 many_occurrences=100000 routed_events=50000 held_seconds=5
 else
     rounds=3 update_seconds=15 bulk_rows=1000000 backlog=100000 latency_seconds=20 idle_seconds=60 many_waits=1000000 woken=100000
-    many_automations=10000 many_occurrences=1000000 routed_events=200000
+    many_automations=10000 many_occurrences=1000000 routed_events=200000 held_seconds=20
 fi
 readonly table_rows=100000
 export PGOPTIONS='-c client_min_messages=warning'
@@ -228,10 +228,11 @@ drain() {
 }
 dead_rows() { sql "SELECT coalesce(sum(n_tup_del + n_tup_upd), 0) FROM pg_stat_all_tables WHERE schemaname = 'automation_internal'"; }
 
-fill_at_once() { sql "INSERT INTO bench.orders SELECT i, 'new', 10.25, 'a note of ordinary length for an order', now(), 0 FROM generate_series(1, $backlog) AS i"; }
-fill_one_by_one() {
+fill_at_once() { sql "INSERT INTO bench.orders SELECT o.last + i, 'new', 10.25, 'a note of ordinary length for an order', now(), 0 FROM (SELECT coalesce(max(id), 0) AS last FROM bench.orders) AS o, generate_series(1, $backlog) AS i"; }
+fill_one_by_one() { insert_one_by_one -t $((backlog / 8)); }
+insert_one_by_one() { # OPTION...
     sql 'CREATE SEQUENCE bench.order_id'
-    bench -c 8 -j 2 -t $((backlog / 8)) \
+    bench -c 8 -j 2 "$@" \
         -f <(echo "INSERT INTO bench.orders VALUES (nextval('bench.order_id'), 'new', 10.25, 'a note of ordinary length for an order', now(), 0);") >/dev/null
 }
 
@@ -379,22 +380,39 @@ measure_idle() {
 
 # ---- 6. a held snapshot --------------------------------------------------------------------------------
 
+# Runs in plenty leave dead rows behind, which nobody may remove while the snapshot is held; then a backlog is drained.
 measure_snapshot() {
-    local rate first cpu wal dead executors
-    section "backlog of $backlog events while another session holds a snapshot"
-    fresh snapshot
-    define_effect
-    stop_workers
-    PGAPPNAME=holder sql 'BEGIN ISOLATION LEVEL REPEATABLE READ' 'SELECT count(*) FROM bench.orders' 'SELECT pg_sleep(3600)' >/dev/null 2>&1 &
-    local holder=$!
-    wait_until 'snapshot is held' "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'holder' AND query ~ 'pg_sleep' AND state = 'active')"
-    fill_at_once
-    elsewhere CHECKPOINT
-    drain
-    note drain_held_snapshot "$rate"
-    elsewhere "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holder'" >/dev/null
-    wait "$holder" || true
-    discard
+    local round kind holder rate first cpu wal dead executors
+    local -A seen=()
+    section "backlog of $backlog events after $held_seconds s of load, without and with a held snapshot in turn"
+    for ((round = 1; round <= rounds; round++)); do
+        for kind in free held; do
+            fresh snapshot
+            define_effect
+            wait_for_conductor
+            if [ $kind = held ]; then
+                PGAPPNAME=holder sql 'BEGIN ISOLATION LEVEL REPEATABLE READ' 'SELECT count(*) FROM pg_class' 'SELECT pg_sleep(3600)' >/dev/null 2>&1 &
+                holder=$!
+                wait_until 'snapshot is held' "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'holder' AND query ~ 'pg_sleep' AND state = 'active')"
+            fi
+            insert_one_by_one -T "$held_seconds"
+            sql "CALL bench.wait_for_effects($(sql "SELECT count(*) FROM bench.orders"))"
+            stop_workers
+            sql 'TRUNCATE bench.effect'
+            fill_at_once
+            elsewhere CHECKPOINT
+            drain
+            note "drain_${kind}_snapshot_$round" "$rate"
+            seen[drain_${kind}_snapshot]+=" $rate" seen[drain_${kind}_snapshot_cpu]+=" $cpu"
+            if [ $kind = held ]; then
+                elsewhere "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holder'" >/dev/null
+                wait "$holder" || true
+            fi
+            discard
+        done
+    done
+    for kind in "${!seen[@]}"; do note "$kind" "$(median "${seen[$kind]}")"; done
+    note held_seconds "$held_seconds"
 }
 
 # shellcheck source-path=SCRIPTDIR

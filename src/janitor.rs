@@ -149,7 +149,8 @@ fn chore<R>(name: &str, work: impl FnOnce() -> R) {
 /// Drops whole days that are past their retention; events only if every one of them has been routed.
 fn drop_old(today: i64) {
     let routed_before = as_engine(router::oldest_unrouted_day).unwrap_or(today);
-    for (table, keep) in [("event", gucs::event_retention_days()), ("run_history", gucs::history_retention_days())] {
+    for table in partitions::TABLES {
+        let keep = if table == "event" { gucs::event_retention_days() } else { gucs::history_retention_days() };
         let Some(keep) = keep else { continue };
         let limit = if table == "event" { (today - keep).min(routed_before) } else { today - keep };
         for day in partitions::days(table).into_iter().filter(|day| *day < limit) {

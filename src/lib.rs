@@ -38,6 +38,7 @@ extension_sql_file!("../sql/schema/17_automation_effects.sql", name = "automatio
 extension_sql_file!("../sql/schema/18_counters.sql", name = "counters", requires = ["tables"]);
 extension_sql_file!("../sql/schema/19_bulk.sql", name = "bulk", requires = ["tables"]);
 extension_sql_file!("../sql/schema/20_capture.sql", name = "capture", requires = ["tables"]);
+extension_sql_file!("../sql/schema/21_outbox.sql", name = "outbox", requires = ["tables"]);
 extension_sql_file!("../sql/schema/30_views.sql", name = "views", requires = ["tables", "schedules", "holds"]);
 extension_sql_file!("../sql/schema/40_builders.sql", name = "builders", requires = ["tables"]);
 extension_sql_file!("../sql/schema/90_finalize.sql", name = "finalize", finalize);

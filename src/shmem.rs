@@ -58,6 +58,8 @@ pub struct DatabaseSlot {
     pub timer_hint: AtomicI64,
     /// When the conductor is going to look at the timers, 0 = it does not know.
     pub next_timer: AtomicI64,
+    /// Messages were put into the outbox since the conductor last looked.
+    pub outbox_filled: AtomicBool,
     /// Waits that only the sweep found fulfilled; stays 0 unless a wake-up was lost.
     pub rescued: AtomicI64,
 }
@@ -287,6 +289,12 @@ impl DatabaseSlot {
         self.wake_conductor();
     }
 
+    /// There are messages to deliver.
+    pub fn announce_outbox(&self) {
+        self.outbox_filled.store(true, Ordering::Release);
+        self.wake_conductor();
+    }
+
     /// Something is due at this time.
     pub fn announce_timer(&self, due_at: i64) {
         let earlier = |known: i64| (known == 0 || due_at < known).then_some(due_at);
@@ -311,6 +319,7 @@ impl DatabaseSlot {
         self.timer_hint.store(0, Ordering::Release);
         self.next_timer.store(0, Ordering::Release);
         self.rescued.store(0, Ordering::Release);
+        self.outbox_filled.store(false, Ordering::Release);
         for counter in [&self.routed_events, &self.routed_dispatches, &self.turns, &self.errors] {
             counter.store(0, Ordering::Release);
         }

@@ -36,6 +36,10 @@ impl Arg {
         Self::new(pg_sys::JSONOID, Some(varlena(text.as_bytes())))
     }
 
+    pub fn maybe_json(text: Option<&str>) -> Self {
+        Self::new(pg_sys::JSONOID, text.map(|text| varlena(text.as_bytes())))
+    }
+
     /// jsonb from JSON text; raises the type's own error if the text is not valid.
     pub fn jsonb(text: &str) -> Self {
         let source = CString::new(text).unwrap_or_default();

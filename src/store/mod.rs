@@ -20,6 +20,7 @@ pub mod kinds;
 pub mod live;
 pub mod log;
 pub mod numeric_memory;
+pub mod outbox;
 pub mod owners;
 pub mod partitions;
 pub mod rights;

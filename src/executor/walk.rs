@@ -355,6 +355,7 @@ fn acts(step: &Step) -> bool {
             | Action::Publish { .. }
             | Action::Notify { .. }
             | Action::StoreState { .. }
+            | Action::Webhook(_)
             | Action::Run { .. }
     )
 }

@@ -10,8 +10,8 @@ use crate::pg::identity::as_engine;
 use crate::pg::subtransaction::in_subtransaction;
 use crate::router::Swept;
 use crate::store::{
-    automations, bulk, dispatches, dwells, gates, history, kinds, live, numeric_memory, owners, partitions, router,
-    schedules, signals, stats, step_stats, subscriptions,
+    automations, bulk, dispatches, dwells, egress_rules, endpoints, gates, history, kinds, live, numeric_memory,
+    outbox, owners, partitions, router, schedules, secrets, signals, stats, step_stats, subscriptions,
 };
 
 /// How often, in microseconds, the house is kept while there is work at all.
@@ -65,6 +65,12 @@ pub fn keep_house() {
         }
     });
     chore("owners", retire_dropped_owners);
+    chore("receivers", || {
+        secrets::prune(clock::now());
+        endpoints::forget_dropped();
+        egress_rules::forget_dropped();
+        outbox::cancel_orphaned(clock::now());
+    });
     chore("kinds", kinds::forget_dropped);
     chore("subscriptions", subscriptions::forget_dropped);
 }

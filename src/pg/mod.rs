@@ -17,6 +17,7 @@ pub mod log_scan;
 pub mod names;
 pub mod notify;
 pub mod query_pages;
+pub mod random;
 pub mod raw;
 pub mod session;
 pub mod settings;

@@ -2,7 +2,7 @@
 use pgrx::pg_sys;
 
 use crate::pg::clock::Micros;
-use crate::pg::engine_sql::{Arg, query_one};
+use crate::pg::engine_sql::{Arg, execute, query_one};
 use crate::pg::identity::as_engine;
 
 /// A message that a step orders.
@@ -76,4 +76,84 @@ pub fn insert(message: &NewMessage<'_>) -> Option<Queued> {
     });
     crate::workers::wake::courier_at_commit();
     queued.flatten()
+}
+
+const FIND: &str = "
+    SELECT o.owner, o.state
+      FROM automation_internal.outbox AS o
+     WHERE o.id = $1
+ UNION ALL
+    SELECT d.owner, d.state
+      FROM automation_internal.delivery AS d
+     WHERE d.id = $1";
+
+/// (owner, state) of a message, whether it is on its way or has ended.
+pub fn find(id: i64) -> Option<(pg_sys::Oid, String)> {
+    as_engine(|| query_one(FIND, &[id.into()], |row| Some((row.oid(1)?, row.text(2)?)))).flatten()
+}
+
+const QUEUE_AGAIN: &str = "
+    INSERT INTO automation_internal.outbox (id, message_id, owner, automation_id, run_id, step, event_id, tenant, endpoint,
+                                            url, method, headers, body, secret, delivery, timeout_ms, max_attempts,
+                                            backoff, created_at, next_at)
+    SELECT pg_catalog.nextval('automation_internal.outbox_id_seq'), d.message_id, d.owner, d.automation_id, d.run_id,
+           d.step, d.event_id, d.tenant, d.endpoint, d.url, d.method, d.headers, d.body, d.secret, d.delivery,
+           d.timeout_ms, d.max_attempts, d.backoff, $2, $2
+      FROM automation_internal.delivery AS d
+     WHERE d.id = $1
+ RETURNING id";
+
+// Whoever sends it again has seen the letter.
+const FORGET_LETTER: &str = "
+    DELETE FROM automation_internal.dead_letter AS l
+     WHERE l.delivery IS NOT NULL AND (l.delivery ->> 'id')::bigint = $1";
+
+/// Queues a message that has ended once more, under a new id and with the same message id.
+pub fn queue_again(id: i64, now: Micros) -> Option<i64> {
+    let queued = as_engine(|| {
+        execute(FORGET_LETTER, &[id.into()]);
+        query_one(QUEUE_AGAIN, &[id.into(), Arg::timestamp(now)], |row| row.int8(1))
+    });
+    crate::workers::wake::courier_at_commit();
+    queued.flatten()
+}
+
+const QUEUE_LETTER: &str = "
+    INSERT INTO automation_internal.outbox (id, message_id, owner, automation_id, run_id, step, event_id, tenant, endpoint,
+                                            url, method, headers, body, secret, delivery, timeout_ms, max_attempts,
+                                            backoff, created_at, next_at)
+    SELECT pg_catalog.nextval('automation_internal.outbox_id_seq'), d.message_id, d.owner, d.automation_id, d.run_id,
+           d.step, d.event_id, d.tenant, d.endpoint, d.url, d.method, d.headers, d.body, d.secret, d.delivery,
+           d.timeout_ms, d.max_attempts, d.backoff, $2, $2
+      FROM automation_internal.dead_letter AS l,
+           pg_catalog.json_populate_record(NULL::automation_internal.outbox, l.delivery) AS d
+     WHERE l.id = $1 AND l.delivery IS NOT NULL
+ RETURNING id";
+
+/// Queues the message of a dead letter once more; None if the letter is about something else.
+pub fn queue_letter(letter: i64, now: Micros) -> Option<i64> {
+    let queued = as_engine(|| query_one(QUEUE_LETTER, &[letter.into(), Arg::timestamp(now)], |row| row.int8(1)));
+    if queued.is_some() {
+        crate::workers::wake::courier_at_commit();
+    }
+    queued.flatten()
+}
+
+const CANCEL_ORPHANED: &str = "
+    WITH gone AS (
+        DELETE FROM automation_internal.outbox AS o
+         WHERE o.state = 'queued'
+           AND NOT EXISTS (SELECT FROM pg_catalog.pg_authid AS a WHERE a.oid = o.owner)
+     RETURNING o.*)
+    INSERT INTO automation_internal.delivery (id, message_id, owner, automation_id, run_id, step, event_id, tenant, endpoint,
+                                              url, method, headers, body, secret, delivery, timeout_ms, max_attempts,
+                                              backoff, created_at, state, attempt, last_status, last_error, ended_at)
+    SELECT g.id, g.message_id, g.owner, g.automation_id, g.run_id, g.step, g.event_id, g.tenant, g.endpoint, g.url,
+           g.method, g.headers, g.body, g.secret, g.delivery, g.timeout_ms, g.max_attempts, g.backoff, g.created_at,
+           'cancelled', g.attempt, g.last_status, 'the owner was dropped', $1
+      FROM gone AS g";
+
+/// Cancels messages of roles that are gone.
+pub fn cancel_orphaned(now: Micros) {
+    as_engine(|| execute(CANCEL_ORPHANED, &[Arg::timestamp(now)]));
 }

@@ -5,13 +5,15 @@
 
 mod address;
 mod header;
+mod rule;
 
 pub use address::{Address, Origin, host_pattern};
 pub use header::{Header, MAX_HEADERS, read_headers};
+pub use rule::{host_matches, objection};
 
 use crate::expr::{Budget, ExprError, ExprErrorKind, Scope};
 use crate::program::Backoff;
-use crate::template::JsonTemplate;
+use crate::template::{JsonTemplate, Template};
 use crate::value::Value;
 use serde_json::Value as Json;
 
@@ -86,17 +88,45 @@ impl Webhook {
         if matches!(method, "GET" | "DELETE") { None } else { JsonTemplate::parse(DEFAULT_BODY).ok() }
     }
 
-    /// The message as it is now.
-    pub fn render(&self, scope: &dyn Scope, budget: &mut Budget) -> Result<Rendered, (ExprError, String)> {
+    /// Its texts with expressions, and the fields they stand in.
+    pub fn templates(&self) -> Vec<(String, &Template)> {
+        let mut found = Vec::new();
+        if let Receiver::Address(address) = &self.receiver {
+            found.push(("url".to_owned(), address.template()));
+        }
+        found.extend(self.headers.iter().filter_map(|(name, header)| match header {
+            Header::Text(template) => Some((format!("headers.{name}"), template)),
+            Header::Secret(_) => None,
+        }));
+        found
+    }
+
+    /// The names of the secrets it needs: to sign, and in headers.
+    pub fn secrets(&self) -> Vec<(String, &str)> {
+        let signed = self.secret.iter().map(|name| ("secret".to_owned(), name.as_str()));
+        let sent = self.headers.iter().filter_map(|(name, header)| match header {
+            Header::Secret(secret) => Some((format!("headers.{name}"), secret.as_str())),
+            Header::Text(_) => None,
+        });
+        signed.chain(sent).collect()
+    }
+
+    /// The message as it is now. `headers` are those of the endpoint; the step's count where both give one.
+    pub fn render(
+        &self,
+        mut headers: serde_json::Map<String, Json>,
+        scope: &dyn Scope,
+        budget: &mut Budget,
+    ) -> Result<Rendered, (ExprError, String)> {
         let url = match &self.receiver {
             Receiver::Address(address) => {
                 Some(address.render(scope, budget).map_err(|error| (error, address.text().to_owned()))?)
             }
             Receiver::Endpoint(_) => None,
         };
-        let mut headers = serde_json::Map::new();
         for (name, header) in &self.headers {
             let value = header.render(name, scope, budget).map_err(|error| (error, header.text().to_owned()))?;
+            headers.retain(|other, _| !other.eq_ignore_ascii_case(name));
             headers.insert(name.clone(), value);
         }
         let body = match &self.body {
@@ -169,6 +199,29 @@ mod tests {
         assert_eq!(body_text(&Value::text("a=1"), &mut headers).unwrap(), "a=1");
         assert_eq!(body_text(&Value::int(1), &mut headers).unwrap(), "1");
         assert_eq!(headers.len(), 1);
+    }
+
+    #[test]
+    fn the_headers_of_the_step_count_before_those_of_the_endpoint() {
+        let step = serde_json::json!({"X-A": "step", "Authorization": {"secret": "own"}});
+        let webhook = Webhook {
+            receiver: Receiver::Endpoint("e".into()),
+            method: "POST",
+            headers: read_headers(&step).unwrap(),
+            body: Webhook::default_body("POST"),
+            secret: None,
+            delivery: DELIVERIES[0],
+            timeout_ms: None,
+            attempts: None,
+            backoff: None,
+        };
+        let endpoint = serde_json::json!({"x-a": "endpoint", "X-B": "endpoint", "Content-Type": "text/x"});
+        let Json::Object(endpoint) = endpoint else { panic!() };
+        let rendered = webhook.render(endpoint, &scope(), &mut Budget::default()).unwrap();
+        let expected = serde_json::json!({"Authorization": {"secret": "own"}, "Content-Type": "text/x",
+            "X-A": "step", "X-B": "endpoint"});
+        assert_eq!(Json::Object(rendered.headers), expected);
+        assert_eq!(webhook.secrets(), [("headers.Authorization".to_owned(), "own")]);
     }
 
     #[test]

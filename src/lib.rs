@@ -8,6 +8,7 @@ use pgrx::prelude::*;
 mod api;
 mod capture;
 mod context;
+mod courier;
 mod define;
 mod error;
 mod executor;

@@ -28,6 +28,8 @@ const GRACE: i64 = 2 * SECOND;
 const AFTER_ERROR: i64 = SECOND;
 /// How soon to look again at messages that are due while somebody has them locked.
 const HELD: i64 = SECOND / 2;
+/// When to hand in statistics after work.
+const STATISTICS_DUE: i64 = SECOND;
 const SECOND: i64 = 1_000_000;
 
 unsafe extern "C-unwind" fn on_exit(_code: i32, _argument: pg_sys::Datum) {
@@ -99,6 +101,8 @@ struct Courier {
     look_at: Option<i64>,
     /// Since when there has been nothing to do.
     idle_since: i64,
+    /// When the last transaction ended, and whether its statistics have been handed in.
+    worked_at: i64,
     reported: bool,
 }
 
@@ -113,6 +117,7 @@ impl Courier {
             unrecorded: Vec::new(),
             look_at: Some(0),
             idle_since: clock::now(),
+            worked_at: clock::now(),
             reported: false,
         }
     }
@@ -131,6 +136,7 @@ impl Courier {
             let now = clock::now();
             if self.unrecorded.is_empty() && self.share.room() > 0 && self.look_at.is_some_and(|at| at <= now) {
                 self.set_out(now);
+                self.has_worked();
             }
             self.slot.courier_in_flight.store(self.flights.len() as i64, Ordering::Release);
             self.rest();
@@ -148,12 +154,8 @@ impl Courier {
                 registration::exit(0);
             }
             until = self.idle_since + rest;
-            if !self.reported {
-                until = until.min(self.idle_since + SECOND);
-            }
         } else {
             self.idle_since = now;
-            self.reported = false;
             if self.share.room() > 0 && self.unrecorded.is_empty() {
                 until = until.min(self.look_at.unwrap_or(i64::MAX));
             }
@@ -162,12 +164,15 @@ impl Courier {
                 until = until.min(now + AFTER_ERROR);
             }
         }
+        if !self.reported {
+            until = until.min(self.worked_at + STATISTICS_DUE);
+        }
         let timeout = Duration::from_micros((until - now).clamp(0, REST) as u64 + 500);
         let woken = registration::wait_for(self.senders.bell(), timeout);
         if woken.reloaded {
             self.surroundings = Surroundings::read();
         }
-        if nothing && !self.reported && clock::now() - self.idle_since >= SECOND {
+        if !self.reported && clock::now() - self.worked_at >= STATISTICS_DUE {
             registration::report_statistics();
             self.reported = true;
         }
@@ -208,6 +213,7 @@ impl Courier {
             landed.iter().for_each(|landed| record(landed, now));
         });
         failpoint("delivery_recorded");
+        self.has_worked();
         if together.is_ok() {
             self.landed(&landed);
             return;
@@ -225,6 +231,11 @@ impl Courier {
                 Err(_) => self.unrecorded.push(landed),
             }
         }
+    }
+
+    fn has_worked(&mut self) {
+        self.worked_at = clock::now();
+        self.reported = false;
     }
 
     fn landed(&mut self, landed: &[Record]) {

@@ -412,7 +412,10 @@ pub fn define(mut json: serde_json::Value, run_as: Option<&str>, status: Option<
     };
     let run_as = run_as.map(str::to_owned).or(inner_owner);
     let owner = resolve_owner(run_as.as_deref())?;
-    let (document, program, writes) = examine(&json, owner)
+    // One that is there already keeps its owner, and is to work for that one.
+    let known = json.get("name").and_then(serde_json::Value::as_str).filter(|_| run_as.is_none());
+    let runner = known.and_then(|name| crate::api::automations::visible(name).ok()).map_or(owner, |known| known.owner);
+    let (document, program, writes) = examine(&json, runner)
         .map_err(|findings| findings.into_iter().next().map_or_else(|| EngineError::bug("no finding"), |f| f.error))?;
     save(&document, &program, &writes, owner, run_as.is_some(), status)
 }

@@ -1,10 +1,9 @@
 //! Secrets and named receivers: set, replaced, dropped; never read.
+use automation_core::expr::ExprError;
 use automation_core::webhook::{
     Address, DEFAULT_ATTEMPTS, DEFAULT_TIMEOUT_MS, Header, MAX_ATTEMPTS, MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, NAME_HINT,
     host_matches, host_pattern, is_name, read_headers,
 };
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use pgrx::datum::Interval;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -19,8 +18,6 @@ use crate::store::{log, secrets};
 
 /// Most bytes of a secret.
 const MAX_SECRET: usize = 4096;
-/// Marks a key for signing, in base64.
-const SIGNING_KEY: &str = "whsec_";
 
 /// Keeps a secret of yours, sealed. Replaced, the one before still signs for a day.
 #[pg_extern(sql = false)]
@@ -55,13 +52,10 @@ fn check_value(value: &str) -> EngineResult<()> {
         return Err(EngineError::invalid("a secret cannot contain control characters")
             .hint("Was it read from a file with a line end?"));
     }
-    if let Some(key) = value.strip_prefix(SIGNING_KEY) {
-        let length = STANDARD.decode(key).map(|key| key.len()).ok();
-        if length.is_none_or(|length| !(24..=64).contains(&length)) {
-            return Err(EngineError::invalid("invalid signing key")
-                .detail("After whsec_ there must be the base64 of 24 to 64 bytes.")
-                .hint("Make one with: echo whsec_$(head -c 32 /dev/urandom | base64)"));
-        }
+    if sealed::is_broken_signing_key(value) {
+        return Err(EngineError::invalid("invalid signing key")
+            .detail("After whsec_ there must be the base64 of 24 to 64 bytes.")
+            .hint("Make one with: echo whsec_$(head -c 32 /dev/urandom | base64)"));
     }
     Ok(())
 }
@@ -109,7 +103,7 @@ fn keep_endpoint(
     let name = given_name(name, "an endpoint")?;
     let url = url.ok_or_else(|| EngineError::null_argument("url"))?;
     let owner = role_of(owner)?;
-    let address = Address::parse(url).map_err(|error| EngineError::expression("url", url, &error))?;
+    let address = Address::parse(url).map_err(|error| EngineError::in_text(url, &error))?;
     if !address.template().is_constant() {
         return Err(EngineError::invalid("the url of an endpoint is literal")
             .hint("Give the whole url to automation.webhook() if a part of it depends on the run."));
@@ -118,7 +112,7 @@ fn keep_endpoint(
     let headers = headers.filter(|headers| !headers.is_null());
     let mut needed: Vec<String> = secret.map(str::to_owned).into_iter().collect();
     if let Some(headers) = &headers {
-        for (header, value) in read_headers(headers).map_err(|(_, error)| EngineError::in_text("", &error))? {
+        for (header, value) in read_headers(headers).map_err(|(_, error)| unreadable(error))? {
             match value {
                 Header::Secret(secret) => needed.push(secret),
                 Header::Text(text) if !text.is_constant() => {
@@ -166,6 +160,14 @@ fn keep_endpoint(
     let host = &address.origin().host;
     log::audit("endpoint.set", "", &serde_json::json!({ "endpoint": name, "owner": owner_name, "host": host }));
     Ok(())
+}
+
+fn unreadable(error: ExprError) -> EngineError {
+    let refusal = EngineError::invalid(error.message);
+    match error.hint {
+        Some(hint) => refusal.hint(hint),
+        None => refusal,
+    }
 }
 
 /// Forgets a receiver of yours. True if it was there.

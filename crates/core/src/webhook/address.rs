@@ -71,7 +71,14 @@ impl Address {
                 Part::Text(text) => out.push_str(text),
                 Part::Expr(expr, start) => {
                     let value = expr.eval(scope, budget).map_err(|error| error.shifted(*start))?;
-                    encode(&value.to_text().unwrap_or_default(), &mut out);
+                    let text = value.to_text().unwrap_or_default();
+                    // DELETE /orders/{{ new.id }} must not become DELETE /orders/
+                    if text.is_empty() && !out.contains(['?', '#']) {
+                        let span = *start..*start + expr.text().len();
+                        return Err(wrong(span, "a value in the path of a url is empty")
+                            .with_hint("Give the step a condition, or a default: {{ new.note | default('none') }}."));
+                    }
+                    encode(&text, &mut out);
                 }
             }
         }
@@ -116,10 +123,10 @@ fn origin(text: &str) -> Result<Origin, ExprError> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let Some((host, after)) = rest.split_once(']') else {
-                return Err(wrong(start..end, "invalid host in url").with_hint(EXAMPLE));
+                return Err(wrong(start..end, "invalid host").with_hint(EXAMPLE));
             };
-            if host.parse::<std::net::Ipv6Addr>().is_err() {
-                return Err(wrong(start..end, format!("invalid address \"{host}\" in url")));
+            if host.parse::<core::net::Ipv6Addr>().is_err() {
+                return Err(wrong(start..end, format!("invalid address \"{host}\"")));
             }
             (host, if after.is_empty() { None } else { Some(after.strip_prefix(':').unwrap_or("-")) })
         }
@@ -129,7 +136,7 @@ fn origin(text: &str) -> Result<Origin, ExprError> {
         },
     };
     if !authority.starts_with('[') && !is_host(host) {
-        let error = wrong(start..start + host.len(), format!("invalid host \"{host}\" in url"));
+        let error = wrong(start..start + host.len(), format!("invalid host \"{host}\""));
         return Err(match host.is_ascii() {
             true => error.with_hint(EXAMPLE),
             false => error.with_hint("Write the name in its ASCII form, which begins with xn--."),
@@ -139,7 +146,7 @@ fn origin(text: &str) -> Result<Origin, ExprError> {
         None if secure => 443,
         None => 80,
         Some(text) => text.parse::<u16>().ok().filter(|port| *port > 0 && !text.starts_with('+')).ok_or_else(|| {
-            wrong(end - text.len().min(end - start)..end, "invalid port in url")
+            wrong(end - text.len().min(end - start)..end, "invalid port")
                 .with_hint("A port is a number from 1 to 65535.")
         })?,
     };
@@ -161,7 +168,7 @@ fn is_host(host: &str) -> bool {
 /// A host as a rule or a secret names it: a name, an address, or `*.suffix`. In lower case, None if it is none.
 pub fn host_pattern(text: &str) -> Option<String> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-    if let Ok(address) = bare.parse::<std::net::Ipv6Addr>() {
+    if let Ok(address) = bare.parse::<core::net::Ipv6Addr>() {
         return Some(address.to_string());
     }
     let suffix = text.strip_prefix("*.");
@@ -228,6 +235,8 @@ mod tests {
             format!("https://a.example/x/{v}?q={v}")
         });
         assert_eq!(rendered(hook, "é\r\n\0"), "https://a.example/x/%C3%A9%0D%0A%00?q=%C3%A9%0D%0A%00");
+        assert_eq!(rendered(hook, ""), "a value in the path of a url is empty");
+        assert_eq!(rendered("https://a.example/?q={{ new.v }}", ""), "https://a.example/?q=");
         assert_eq!(rendered(hook, ".."), "the path of a url cannot contain \".\" or \"..\" as a segment");
         assert_eq!(rendered("https://a.example/x/.{{ new.v }}/b", "."), rendered(hook, ".."));
     }

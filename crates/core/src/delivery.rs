@@ -10,6 +10,8 @@ use serde_json::Value as Json;
 pub const DEFERRED_FOR: i64 = 5 * MINUTE;
 /// The longest that a receiver can ask us to wait.
 pub const MAX_RETRY_AFTER: i64 = 60 * MINUTE;
+/// How many attempts beyond the last one may be made up for because the server went down.
+const MAX_INTERRUPTIONS: u32 = 3;
 const MINUTE: i64 = 60 * SECOND;
 const SECOND: i64 = 1_000_000;
 
@@ -87,8 +89,11 @@ impl Attempt<'_> {
                 Next::Ambiguous
             }
             Outcome::Unsigned => Next::Defer { after: DEFERRED_FOR },
-            // Neither the message nor its receiver did anything wrong: that alone is no reason to give up.
-            Outcome::Interrupted => Next::Again { after: 0 },
+            // Neither the message nor its receiver did anything wrong, so that alone is no reason to give up; unless it
+            // happens again and again, when the message may be what brings the server down.
+            Outcome::Interrupted if self.number < self.max.saturating_add(MAX_INTERRUPTIONS) => {
+                Next::Again { after: 0 }
+            }
             _ if self.number >= self.max => Next::Dead { disable_endpoint: false },
             Outcome::Answer { status: 429 | 503, retry_after: Some(wait) } => {
                 Next::Again { after: wait.clamp(SECOND, MAX_RETRY_AFTER) }

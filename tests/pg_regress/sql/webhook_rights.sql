@@ -102,6 +102,7 @@ SELECT unnest(notices) FROM automation.define('r-not', trigger => automation.on_
     automation.webhook('https://crm.example.com.evil.example/', id => 'host'), automation.webhook('http://crm.example.com/', id => 'plain'),
     automation.webhook('https://a.inside.example/', id => 'not hers'), automation.webhook('https://crm.example.com/', secret => 'api-token', id => 'fine'),
     automation.webhook('https://other.example/', headers => '{"Authorization": {"secret": "api-token"}}', id => 'bound elsewhere')]);
+SELECT severity, message FROM automation.validate('{"name": "r-val", "trigger": {"on": "call"}, "steps": [{"id": "s", "do": "webhook", "url": "https://elsewhere.example/"}]}');
 RESET ROLE;
 -- what a group may, its members may
 GRANT regress_w_group TO regress_w_ann;

@@ -101,6 +101,8 @@ struct Courier {
     look_at: Option<i64>,
     /// Since when there has been nothing to do.
     idle_since: i64,
+    /// Not before then are those that have enough under way looked past.
+    deep_at: i64,
     /// When the last transaction ended, and whether its statistics have been handed in.
     worked_at: i64,
     reported: bool,
@@ -117,6 +119,7 @@ impl Courier {
             unrecorded: Vec::new(),
             look_at: Some(0),
             idle_since: clock::now(),
+            deep_at: 0,
             worked_at: clock::now(),
             reported: false,
         }
@@ -129,14 +132,13 @@ impl Courier {
                 registration::exit(0);
             }
             self.land();
-            self.record_landed();
             if self.slot.outbox_filled.swap(false, Ordering::AcqRel) {
                 self.look_at = Some(0);
             }
             let now = clock::now();
-            if self.unrecorded.is_empty() && self.share.room() > 0 && self.look_at.is_some_and(|at| at <= now) {
-                self.set_out(now);
-                self.has_worked();
+            let due = self.share.room() > 0 && self.look_at.is_some_and(|at| at <= now);
+            if due || !self.unrecorded.is_empty() {
+                self.turn(now);
             }
             self.slot.courier_in_flight.store(self.flights.len() as i64, Ordering::Release);
             self.rest();
@@ -196,41 +198,91 @@ impl Courier {
             if let Some(flight) = self.flights.remove(&answer.id).filter(|_| current) {
                 self.share.give_back(&flight.receiver, i64::from(flight.message.automation_id));
                 self.unrecorded.push(Record::of_answer(flight.message, answer));
+                // What is to be sent again may be the next that is due, and room has become free.
+                self.look_at = Some(0);
             }
         }
     }
 
-    /// Records what is over, together; if that fails, one by one, so that one that cannot be stored holds up no other.
-    fn record_landed(&mut self) {
-        if self.unrecorded.is_empty() {
-            return;
-        }
-        failpoint("delivery_answered");
-        let now = clock::now();
+    /// Records what is over and claims what is due, in one transaction, since each commit waits for the disk; only after it
+    /// does the first byte of what was claimed leave.
+    fn turn(&mut self, now: i64) {
         let landed = std::mem::take(&mut self.unrecorded);
-        let together = in_transaction(|| {
-            self.leave_if_gone();
-            landed.iter().for_each(|landed| record(landed, now));
-        });
-        failpoint("delivery_recorded");
-        self.has_worked();
-        if together.is_ok() {
-            self.landed(&landed);
-            return;
+        if !landed.is_empty() {
+            failpoint("delivery_answered");
         }
+        let mut share = self.share.clone();
+        let deep = now >= self.deep_at;
+        let done = in_transaction(|| {
+            if !names::extension_installed() {
+                registration::exit(0);
+            }
+            // SAFETY: sets a flag of the current transaction: that it was tried must survive a crash, whatever the settings say.
+            unsafe { pg_sys::ForceSyncCommit() };
+            landed.iter().for_each(|landed| record(landed, now));
+            // Without a network nothing can be sent, and what is not claimed waits.
+            self.surroundings.network.is_some().then(|| claim(&mut share, &self.surroundings, now, deep))
+        });
+        if !landed.is_empty() {
+            failpoint("delivery_recorded");
+        }
+        self.has_worked();
+        match done {
+            Ok(claimed) => {
+                self.account(&landed);
+                self.share = share;
+                match claimed {
+                    Some(claimed) => self.set_out(claimed, now),
+                    None => self.look_at = Some(now + REST),
+                }
+            }
+            Err(failure) => {
+                warning!("automation_engine courier: {}", failure.error().message);
+                self.record_one_by_one(landed, now);
+                self.look_at = Some(now + AFTER_ERROR);
+            }
+        }
+    }
+
+    /// So that one that cannot be stored holds up no other.
+    fn record_one_by_one(&mut self, landed: Vec<Record>, now: i64) {
         for landed in landed {
-            let alone = in_transaction(|| record(&landed, now));
-            let Err(failure) = alone else {
-                self.landed(std::slice::from_ref(&landed));
+            if in_transaction(|| record(&landed, now)).is_ok() {
+                self.account(std::slice::from_ref(&landed));
                 continue;
-            };
-            warning!("automation_engine courier: {}", failure.error().message);
+            }
             let landed = landed.without_body();
             match in_transaction(|| record(&landed, now)) {
-                Ok(()) => self.landed(std::slice::from_ref(&landed)),
+                Ok(()) => self.account(std::slice::from_ref(&landed)),
                 Err(_) => self.unrecorded.push(landed),
             }
         }
+    }
+
+    /// Sends what was claimed.
+    fn set_out(&mut self, claimed: Claimed, now: i64) {
+        if !claimed.ready.is_empty() {
+            failpoint("delivery_claimed");
+        }
+        if let Some(took) = claimed.looked_past_for {
+            // Looking past a long queue must not become all that we do.
+            self.deep_at = now + took * 10;
+        }
+        self.look_at = match claimed.next {
+            Next::At(at) if at <= now && claimed.ready.is_empty() && self.share.room() > 0 => Some(now + HELD),
+            Next::At(at) => Some(at),
+            Next::Deep => Some(self.deep_at),
+            Next::Empty => None,
+        };
+        for (message, receiver, request) in claimed.ready {
+            let Some(network) = &self.surroundings.network else { return };
+            let started_at = clock::now();
+            let until = started_at + request.timeout.as_micros() as i64 + GRACE;
+            let (id, attempt) = (message.id, message.attempt);
+            self.flights.insert(id, Flight { message, receiver, until, started_at });
+            self.senders.send(id, attempt, request, network);
+        }
+        self.slot.courier_batches.fetch_add(1, Ordering::AcqRel);
     }
 
     fn has_worked(&mut self) {
@@ -238,82 +290,49 @@ impl Courier {
         self.reported = false;
     }
 
-    fn landed(&mut self, landed: &[Record]) {
+    fn account(&mut self, landed: &[Record]) {
         let failed = landed.iter().filter(|landed| landed.failed()).count();
         self.slot.courier_sent.fetch_add(landed.len() as i64, Ordering::AcqRel);
         self.slot.courier_failed.fetch_add(failed as i64, Ordering::AcqRel);
-        // What is to be sent again may be the next that is due, and room has become free.
-        self.look_at = Some(0);
-    }
-
-    /// Claims what is due, commits that, and only then lets the first byte leave.
-    fn set_out(&mut self, now: i64) {
-        let Some(network) = self.surroundings.network.clone() else {
-            self.look_at = Some(now + REST);
-            return;
-        };
-        let mut share = self.share.clone();
-        let claimed = in_transaction(|| {
-            self.leave_if_gone();
-            // SAFETY: sets a flag of the current transaction: that it was tried must survive a crash, whatever the settings say.
-            unsafe { pg_sys::ForceSyncCommit() };
-            claim(&mut share, &self.surroundings, now)
-        });
-        let claimed = match claimed {
-            Ok(claimed) => claimed,
-            Err(failure) => {
-                warning!("automation_engine courier: {}", failure.error().message);
-                self.look_at = Some(now + AFTER_ERROR);
-                return;
-            }
-        };
-        failpoint("delivery_claimed");
-        self.share = share;
-        self.look_at = match claimed.next {
-            Some(at) if at <= now && claimed.ready.is_empty() && self.share.room() > 0 => Some(now + HELD),
-            next => next,
-        };
-        for (message, receiver, request) in claimed.ready {
-            let started_at = clock::now();
-            let until = started_at + request.timeout.as_micros() as i64 + GRACE;
-            let (id, attempt) = (message.id, message.attempt);
-            self.flights.insert(id, Flight { message, receiver, until, started_at });
-            self.senders.send(id, attempt, request, &network);
-        }
-        self.slot.courier_batches.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// The extension was dropped under us.
-    fn leave_if_gone(&self) {
-        if !names::extension_installed() {
-            registration::exit(0);
-        }
     }
 }
 
 struct Claimed {
     ready: Vec<(Message, String, Request)>,
-    /// When to look again.
-    next: Option<i64>,
+    next: Next,
+    /// How many microseconds it took to look past those that have enough under way.
+    looked_past_for: Option<i64>,
 }
 
-/// Takes what is due in hand as far as there is room, and settles at once what cannot be sent. As often as it takes to
-/// look past the messages of receivers that have enough under way.
-fn claim(share: &mut Share, surroundings: &Surroundings, now: i64) -> Claimed {
+/// When to look again.
+enum Next {
+    At(i64),
+    /// When looking past those that have enough under way is allowed again.
+    Deep,
+    /// When something is put into the outbox.
+    Empty,
+}
+
+/// Takes what is due in hand as far as there is room, and settles at once what cannot be sent. If `deep`, as often as it
+/// takes to look past the messages of receivers and automations that have enough under way.
+fn claim(share: &mut Share, surroundings: &Surroundings, now: i64, deep: bool) -> Claimed {
     let mut policies = Policies::default();
     let mut ready = Vec::new();
-    let boot = shared().boot.load(Ordering::Acquire) as i64;
-    let mut exhausted = false;
-    for _ in 0..share.room().max(1) {
+    let began = clock::now();
+    // Those that were full before are passed over by the first look already.
+    let mut looks = usize::from(!share.full_receivers().is_empty() || !share.full_automations().is_empty());
+    let mut all_seen = false;
+    while share.room() > 0 && !all_seen && (looks == 0 || deep) {
+        looks += 1;
         let due = deliveries::due(now, &share.full_receivers(), &share.full_automations(), LOOK_AT);
-        let seen = due.len() as i64;
+        all_seen = (due.len() as i64) < LOOK_AT;
         let mut taken: HashMap<i64, Due> = due
             .into_iter()
             .filter(|due| share.take(&due.receiver, due.automation_id))
             .map(|due| (due.id, due))
             .collect();
         let ids: Vec<i64> = taken.keys().copied().collect();
-        for mut message in deliveries::claim(&ids, boot) {
+        for mut message in deliveries::claim(&ids, shared().boot.load(Ordering::Acquire) as i64) {
             let Some(Due { receiver, .. }) = taken.remove(&message.id) else { continue };
             match prepare(&message, surroundings, &mut policies, now) {
                 Ok(request) => {
@@ -331,13 +350,16 @@ fn claim(share: &mut Share, surroundings: &Surroundings, now: i64) -> Claimed {
         for due in taken.values() {
             share.give_back(&due.receiver, due.automation_id);
         }
-        exhausted = seen < LOOK_AT;
-        if ids.is_empty() || exhausted || share.room() == 0 {
+        if ids.is_empty() {
             break;
         }
     }
-    let full = !share.full_receivers().is_empty() || !share.full_automations().is_empty() || share.room() == 0;
-    // While somebody has enough under way, the next landing is when to look again; but what becomes due later must be known.
-    let next = if exhausted && full { deliveries::next_after(now) } else { deliveries::next() };
-    Claimed { ready, next }
+    let full = share.room() == 0 || !share.full_receivers().is_empty() || !share.full_automations().is_empty();
+    let next = match full {
+        // What is due is looked at when one of them has landed; what becomes due meanwhile must be known.
+        true if all_seen || share.room() == 0 => deliveries::next_after(now).map_or(Next::Empty, Next::At),
+        true => Next::Deep,
+        false => deliveries::next().map_or(Next::Empty, Next::At),
+    };
+    Claimed { ready, next, looked_past_for: (looks > 1).then(|| clock::now() - began) }
 }

@@ -93,7 +93,10 @@ const CLAIM: &str = "
        SET state = 'sending', attempt = o.attempt + 1, boot = $2
       FROM chosen AS c
      WHERE o.id = c.id
- RETURNING o.id, o.message_id::text, o.owner, o.automation_id, o.endpoint, o.url, o.method, o.headers, o.body, o.secret,
+ RETURNING o.id, o.message_id::text, o.owner, o.automation_id, o.endpoint, o.url, o.method, o.headers, o.body,
+           -- one that waits for a secret finds it when its endpoint has been given one
+           COALESCE(o.secret, (SELECT e.secret FROM automation_internal.endpoint AS e
+                                WHERE e.owner = o.owner AND e.name = o.endpoint)),
            o.delivery, o.timeout_ms, o.max_attempts, o.backoff, o.attempt,
            (SELECT e.disabled_reason FROM automation_internal.endpoint AS e
              WHERE e.owner = o.owner AND e.name = o.endpoint),

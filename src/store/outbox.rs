@@ -92,14 +92,16 @@ pub fn find(id: i64) -> Option<(pg_sys::Oid, String)> {
     as_engine(|| query_one(FIND, &[id.into()], |row| Some((row.oid(1)?, row.text(2)?)))).flatten()
 }
 
+// An endpoint that has moved meanwhile is the one that is meant: that may be why it is sent again.
 const QUEUE_AGAIN: &str = "
     INSERT INTO automation_internal.outbox (id, message_id, owner, automation_id, run_id, step, event_id, tenant, endpoint,
                                             url, method, headers, body, secret, delivery, timeout_ms, max_attempts,
                                             backoff, created_at, next_at)
     SELECT pg_catalog.nextval('automation_internal.outbox_id_seq'), d.message_id, d.owner, d.automation_id, d.run_id,
-           d.step, d.event_id, d.tenant, d.endpoint, d.url, d.method, d.headers, d.body, d.secret, d.delivery,
-           d.timeout_ms, d.max_attempts, d.backoff, $2, $2
+           d.step, d.event_id, d.tenant, d.endpoint, COALESCE(e.url, d.url), d.method, d.headers, d.body, d.secret,
+           d.delivery, d.timeout_ms, d.max_attempts, d.backoff, $2, $2
       FROM automation_internal.delivery AS d
+      LEFT JOIN automation_internal.endpoint AS e ON e.owner = d.owner AND e.name = d.endpoint
      WHERE d.id = $1
  RETURNING id";
 
@@ -123,10 +125,11 @@ const QUEUE_LETTER: &str = "
                                             url, method, headers, body, secret, delivery, timeout_ms, max_attempts,
                                             backoff, created_at, next_at)
     SELECT pg_catalog.nextval('automation_internal.outbox_id_seq'), d.message_id, d.owner, d.automation_id, d.run_id,
-           d.step, d.event_id, d.tenant, d.endpoint, d.url, d.method, d.headers, d.body, d.secret, d.delivery,
-           d.timeout_ms, d.max_attempts, d.backoff, $2, $2
-      FROM automation_internal.dead_letter AS l,
-           pg_catalog.json_populate_record(NULL::automation_internal.outbox, l.delivery) AS d
+           d.step, d.event_id, d.tenant, d.endpoint, COALESCE(e.url, d.url), d.method, d.headers, d.body, d.secret,
+           d.delivery, d.timeout_ms, d.max_attempts, d.backoff, $2, $2
+      FROM automation_internal.dead_letter AS l
+     CROSS JOIN pg_catalog.json_populate_record(NULL::automation_internal.outbox, l.delivery) AS d
+      LEFT JOIN automation_internal.endpoint AS e ON e.owner = d.owner AND e.name = d.endpoint
      WHERE l.id = $1 AND l.delivery IS NOT NULL
  RETURNING id";
 

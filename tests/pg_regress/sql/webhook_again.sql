@@ -80,13 +80,31 @@ SELECT automation, state, last_error FROM automation.deliveries;
 SELECT count(*) FROM automation_internal.outbox;
 ROLLBACK;
 
+-- a message to an endpoint that has moved meanwhile goes where the endpoint is now; one whose endpoint is gone goes where it went
+SELECT automation.set_endpoint('moving', 'https://before.example/', owner => 'regress_g_ann');
+SELECT status FROM automation.define('g-move', run_as => 'regress_g_ann', trigger => automation.on_event('g.move'), steps => ARRAY[automation.webhook('moving')]);
+BEGIN;
+SELECT automation.emit('g.move') > 0 AS emitted;
+SELECT automation.drain();
+SELECT automation.set_endpoint('moving', 'https://after.example/', owner => 'regress_g_ann');
+SELECT host, state FROM automation.deliveries;
+SELECT ended('dead', 404, 'it answered 404') > 0 AS ended;
+SELECT automation.redrive(id) > 0 AS redriven FROM automation.dead_letters;
+SELECT host, state FROM automation.deliveries ORDER BY id;
+SELECT ended('delivered', 200) > 0 AS ended;
+SELECT automation.drop_endpoint('moving', owner => 'regress_g_ann');
+SELECT automation.redeliver(min(id)) > 0 AS sent FROM automation.deliveries;
+SELECT host, state FROM automation.deliveries ORDER BY id;
+ROLLBACK;
+
 -- forgetting: by whole days, like ended runs
 SELECT c.relname ~ '^delivery(_attempt)?_d[0-9]+$' AS a_day, count(*) > 0 AS there FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
  WHERE i.inhparent IN ('automation_internal.delivery'::regclass, 'automation_internal.delivery_attempt'::regclass) GROUP BY 1 ORDER BY 1;
 SELECT count(*) FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
  WHERE i.inhparent = 'automation_internal.delivery'::regclass AND c.relname = 'delivery_d' || ((now() AT TIME ZONE 'UTC')::date - date '2000-01-01')
    AND EXISTS (SELECT FROM pg_depend AS d WHERE d.objid = c.oid AND d.deptype = 'e');
-SELECT automation.drop_automation('g-tell');
+SELECT automation.drop_automation('g-tell'), automation.drop_automation('g-move');
+SELECT automation.drop_endpoint('moving', owner => 'regress_g_ann');
 SELECT automation.revoke_usage('regress_g_ann'), automation.revoke_usage('regress_g_bob');
 DROP FUNCTION ended;
 DROP ROLE regress_g_ann, regress_g_bob;

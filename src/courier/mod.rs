@@ -7,6 +7,6 @@ mod senders;
 mod surroundings;
 
 pub use outcome::{Record, record, record_interrupted};
-pub use prepare::{NotReady, Policies, prepare};
+pub use prepare::{Policies, prepare};
 pub use senders::{Answer, Senders};
 pub use surroundings::Surroundings;

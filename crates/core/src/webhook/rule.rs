@@ -77,7 +77,7 @@ mod tests {
         let port = Some("no rule of allow_egress() allows port 8443".to_owned());
         assert_eq!(ask("https://a.example:8443/", false, &[("a.example", None)]), port);
         assert_eq!(ask("https://a.example:8443/", false, &[("a.example", None), ("a.example", Some(8443))]), None);
-        assert_eq!(ask("https://a.example/", false, &[("a.example", Some(8443))]).is_some(), true);
+        assert!(ask("https://a.example/", false, &[("a.example", Some(8443))]).is_some());
         assert!(ask("http://a.example/", false, &[("a.example", None)]).unwrap().contains("http_allow_plain"));
         assert_eq!(ask("http://a.example/", true, &[("a.example", None)]), None);
     }

@@ -65,6 +65,8 @@ pub struct DatabaseSlot {
     pub courier_pid: AtomicI32,
     /// It shall leave.
     pub courier_stop: AtomicBool,
+    /// It could not be started: max_worker_processes is used up.
+    pub courier_starved: AtomicBool,
     pub courier_started_at: AtomicI64,
     pub courier_in_flight: AtomicI64,
     pub courier_batches: AtomicI64,
@@ -359,6 +361,7 @@ impl DatabaseSlot {
         self.rescued.store(0, Ordering::Release);
         self.outbox_filled.store(false, Ordering::Release);
         self.courier_stop.store(false, Ordering::Release);
+        self.courier_starved.store(false, Ordering::Release);
         self.leave_courier();
         for counter in [&self.routed_events, &self.routed_dispatches, &self.turns, &self.errors] {
             counter.store(0, Ordering::Release);

@@ -210,6 +210,9 @@ fn status_rows() -> Vec<StatusRow> {
     let in_flight = slot.map_or(0, |slot| slot.courier_in_flight.load(Ordering::Acquire));
     rows.push(match courier {
         _ if !gucs::http() => row("courier", "off", Some("automation_engine.http is off".to_owned())),
+        0 if slot.is_some_and(|slot| slot.courier_starved.load(Ordering::Acquire)) => {
+            row("courier", "starved", Some("max_worker_processes is used up".to_owned()))
+        }
         0 => row("courier", "not running", Some("started when there is something to deliver".to_owned())),
         pid => row("courier", "running", Some(format!("pid {pid}, {in_flight} messages under way"))),
     });

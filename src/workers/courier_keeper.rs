@@ -72,6 +72,7 @@ impl CourierKeeper {
             restart_after: None,
         };
         self.handle = registration::start(&process);
+        self.slot.courier_starved.store(self.handle.is_none(), Ordering::Release);
         if self.handle.is_none() {
             self.not_before = now + AGAIN;
             return Some(Duration::from_micros(AGAIN as u64));

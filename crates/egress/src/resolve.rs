@@ -52,7 +52,7 @@ pub fn resolve(names: &Arc<dyn Resolve>, name: &str, deadline: Deadline) -> Resu
     let (names, asked) = (Arc::clone(names), name.to_owned());
     std::thread::Builder::new()
         .name("name service".to_owned())
-        .stack_size(256 * 1024)
+        .stack_size(512 * 1024)
         .spawn(move || {
             let _place = place;
             // Nobody may be listening any more.

@@ -269,6 +269,71 @@ fn hanging_receivers_delay_no_other_automation_and_hold_no_snapshot() {
 }
 
 #[test]
+fn an_automation_all_of_whose_receivers_hang_leaves_room_for_the_others() {
+    let db = shared().database("many_hang");
+    db.open_post_office();
+    let hanging: Vec<Receiver> = (0..10).map(|_| Receiver::hanging()).collect();
+    let other = Receiver::agreeable();
+    db.allow(&other);
+    hanging.iter().for_each(|receiver| db.allow(receiver));
+    let steps: Vec<String> =
+        hanging.iter().map(|receiver| format!("'{}', timeout => '20 seconds'", receiver.url())).collect();
+    db.send_letters("stuck", &steps.join("), automation.webhook("));
+    db.send_letters("quick", &format!("'{}'", other.url()));
+    db.write_letters("stuck", 20);
+    db.wait_for_state("stuck", "sending", 32);
+    let began = std::time::Instant::now();
+    db.write_letters("quick", 20);
+    db.wait_for_state("quick", "delivered", 20);
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_message_that_waits_for_a_secret_is_signed_with_the_one_its_endpoint_gets() {
+    let cluster = Cluster::plain().setting("automation_engine.http_strict_signing", "on").start();
+    cluster.give_key();
+    let db = cluster.database("late_secret");
+    db.open_post_office();
+    let receiver = Receiver::agreeable();
+    db.allow(&receiver);
+    db.execute(&format!("SELECT automation.set_endpoint('crm', '{}', owner => 'poster')", receiver.url()));
+    db.send_letters("hello", "'crm'");
+    db.write_letters("hello", 1);
+    db.wait_until("it waits", "SELECT last_error LIKE 'not signed%' FROM automation.deliveries");
+    db.execute("SELECT automation.set_secret('key', 'long enough to be a secret', owner => 'poster')");
+    db.execute(&format!(
+        "SELECT automation.set_endpoint('crm', '{}', secret => 'key', owner => 'poster')",
+        receiver.url()
+    ));
+    // Five minutes pass, and something wakes the courier.
+    db.execute("UPDATE automation_internal.outbox SET next_at = now()");
+    db.write_letters("hello", 1);
+    db.wait_for_state("hello", "delivered", 2);
+    assert!(receiver.received().iter().all(|message| message.is_signed_with(b"long enough to be a secret")));
+}
+
+#[test]
+fn settings_are_read_again_on_reload() {
+    let cluster = Cluster::start();
+    let db = cluster.database("reloaded");
+    db.open_post_office();
+    let receiver = Receiver::agreeable();
+    db.allow(&receiver);
+    db.send_letters("hello", &format!("'{}', {SOON}", receiver.url()));
+    db.write_letters("hello", 1);
+    db.wait_for_state("hello", "dead", 1);
+    let courier = db.worker_pid(Worker::Courier);
+    assert!(db.text("SELECT last_error FROM automation.deliveries").contains("http_allow_plain"));
+    cluster.reload(&[("automation_engine.http_allow_plain", "on")]);
+    db.wait_until(
+        "the next one is delivered",
+        "INSERT INTO letter (kind) VALUES ('hello');
+         SELECT EXISTS (SELECT FROM automation.deliveries WHERE state = 'delivered')",
+    );
+    assert_eq!(db.worker_pid(Worker::Courier), courier, "the same courier");
+}
+
+#[test]
 fn a_courier_with_nothing_to_do_leaves_and_comes_back() {
     let cluster = Cluster::plain().setting("automation_engine.failpoint", "courier_rest=skip").start();
     let db = cluster.database("idle");

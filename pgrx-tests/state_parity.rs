@@ -7,6 +7,7 @@ mod tests {
     use crate::store::events::Op;
     use crate::store::history::Ending;
     use automation_core::lifecycle::Status;
+    use automation_core::webhook::{DELIVERIES, METHODS};
     use pgrx::prelude::*;
 
     fn constraint(name: &str) -> String {
@@ -28,6 +29,17 @@ mod tests {
         for op in [Op::Created, Op::Updated, Op::Deleted, Op::Truncated, Op::Emitted, Op::Started] {
             assert!(allowed.contains(&format!("'{}'", op.code() as char)), "{allowed}");
             assert_eq!(Op::from_code(op.code() as i8), Some(op));
+        }
+    }
+
+    #[pg_test]
+    fn words_of_webhooks_r004_13() {
+        for (name, words) in [("outbox_method_check", &METHODS[..]), ("outbox_delivery_check", &DELIVERIES[..])] {
+            let allowed = constraint(name);
+            for word in words {
+                assert!(allowed.contains(&format!("'{word}'")), "{allowed}");
+            }
+            assert_eq!(allowed.matches("::text").count(), words.len(), "{allowed}");
         }
     }
 

@@ -24,7 +24,7 @@ use crate::store::automations::{self, NewVersion};
 use crate::store::gates;
 use crate::store::kinds::{self, Kind};
 use crate::store::log;
-use crate::{capture, gucs, loops, timekeeper};
+use crate::{capture, gucs, loops, timekeeper, webhooks};
 
 /// What define() answers.
 pub struct Defined {
@@ -51,6 +51,7 @@ pub fn examine(json: &serde_json::Value, owner: pg_sys::Oid) -> Result<(Document
     let mut findings = raise(problems);
     let mut writes = Vec::new();
     findings.extend(statements(&document, &program, owner, &mut writes));
+    findings.extend(webhooks::unknown_names(&document.name, &program, owner));
     if findings.is_empty() { Ok((document, program, writes)) } else { Err(findings) }
 }
 
@@ -229,6 +230,9 @@ fn step_names(document: &serde_json::Value, step: &Step, names: &Names, problems
             template(signal, "signal");
             key.iter().for_each(|key| template(key, "key"));
         }
+        Action::Webhook(webhook) => {
+            webhook.templates().iter().for_each(|(field, given)| template(given, field));
+        }
         Action::Stop { message: Some(message), .. } => template(message, "message"),
         Action::Delay(Delay::Computed(given)) => template(given, "for"),
         Action::Delay(Delay::Until(given)) => template(given, "until"),
@@ -244,6 +248,9 @@ fn step_names(document: &serde_json::Value, step: &Step, names: &Names, problems
             found(check::check_json(payload, names), "payload", payload.text());
         }
         Action::StoreState { state, .. } => found(check::check_json(state, names), "state", state.text()),
+        Action::Webhook(webhook) => {
+            webhook.body.iter().for_each(|body| found(check::check_json(body, names), "body", body.text()));
+        }
         Action::Set(variables) => variables.iter().for_each(|(name, value)| {
             found(check::check_json(value, names), &format!("variables.{name}"), value.text());
         }),
@@ -405,7 +412,10 @@ pub fn define(mut json: serde_json::Value, run_as: Option<&str>, status: Option<
     };
     let run_as = run_as.map(str::to_owned).or(inner_owner);
     let owner = resolve_owner(run_as.as_deref())?;
-    let (document, program, writes) = examine(&json, owner)
+    // One that is there already keeps its owner, and is to work for that one.
+    let known = json.get("name").and_then(serde_json::Value::as_str).filter(|_| run_as.is_none());
+    let runner = known.and_then(|name| crate::api::automations::visible(name).ok()).map_or(owner, |known| known.owner);
+    let (document, program, writes) = examine(&json, runner)
         .map_err(|findings| findings.into_iter().next().map_or_else(|| EngineError::bug("no finding"), |f| f.error))?;
     save(&document, &program, &writes, owner, run_as.is_some(), status)
 }
@@ -499,6 +509,7 @@ fn save(
     let action = if previous.is_some() { "automation.redefined" } else { "automation.defined" };
     log::audit(action, name, &serde_json::json!({ "version": version, "status": status.word() }));
     notices.extend(missing_automations(name, program));
+    notices.extend(webhooks::doubts(program, owner));
     notices.extend(nearly_derived(program));
     notices.extend(never_told(program));
     notices.extend(program.triggers.iter().flat_map(check::kind_in_filter));

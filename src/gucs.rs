@@ -25,6 +25,12 @@ static MAX_SCHEDULED_RUNS: GucSetting<i32> = GucSetting::<i32>::new(5);
 static MAX_CONCURRENT_RUNS: GucSetting<i32> = GucSetting::<i32>::new(0);
 static MAX_RUNS_PER_TENANT: GucSetting<i32> = GucSetting::<i32>::new(0);
 static MAX_RUNS_PER_ROLE: GucSetting<i32> = GucSetting::<i32>::new(0);
+static HTTP: GucSetting<bool> = GucSetting::<bool>::new(true);
+static HTTP_ALLOW_PLAIN: GucSetting<bool> = GucSetting::<bool>::new(false);
+static HTTP_STRICT_SIGNING: GucSetting<bool> = GucSetting::<bool>::new(false);
+static HTTP_PORTS: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"80,443"));
+static HTTP_CA_FILE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
+static SECRET_KEY_FILE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 #[cfg(feature = "failpoints")]
 static FAILPOINT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 
@@ -218,6 +224,7 @@ pub fn init() {
         let more = c"What is over the limit stays queued. A run that waits does not execute. 0 means no limit.";
         GucRegistry::define_int_guc(name, what, more, setting, 0, 1000, GucContext::Sighup, flags);
     }
+    init_http(flags);
     #[cfg(feature = "failpoints")]
     GucRegistry::define_string_guc(
         c"automation_engine.failpoint",
@@ -229,6 +236,81 @@ pub fn init() {
     );
     // SAFETY: called once from _PG_init, after all settings of ours are defined.
     unsafe { pgrx::pg_sys::MarkGUCPrefixReserved(c"automation_engine".as_ptr()) }
+}
+
+/// What goes out of the database.
+fn init_http(flags: GucFlags) {
+    GucRegistry::define_bool_guc(
+        c"automation_engine.http",
+        c"Delivers what webhook() steps order.",
+        c"Off, nothing leaves the server; messages stay in the outbox.",
+        &HTTP,
+        if crate::workers::registration::preloading() { GucContext::Postmaster } else { GucContext::Sighup },
+        flags,
+    );
+    GucRegistry::define_bool_guc(
+        c"automation_engine.http_allow_plain",
+        c"Allows receivers without TLS.",
+        c"On, http:// addresses may be used; what is sent there can be read on the way.",
+        &HTTP_ALLOW_PLAIN,
+        GucContext::Sighup,
+        flags,
+    );
+    GucRegistry::define_bool_guc(
+        c"automation_engine.http_strict_signing",
+        c"Sends nothing unsigned.",
+        c"On, a message without a secret waits until its endpoint has one.",
+        &HTTP_STRICT_SIGNING,
+        GucContext::Sighup,
+        flags,
+    );
+    GucRegistry::define_string_guc(
+        c"automation_engine.http_ports",
+        c"Ports that receivers may listen on.",
+        c"Numbers, separated by commas; a rule of allow_egress() that names a port allows that one as well.",
+        &HTTP_PORTS,
+        GucContext::Sighup,
+        flags,
+    );
+    GucRegistry::define_string_guc(
+        c"automation_engine.http_ca_file",
+        c"Further authorities whose certificates are trusted.",
+        c"A file of certificates in PEM form, for receivers inside the house.",
+        &HTTP_CA_FILE,
+        GucContext::Sighup,
+        GucFlags::SUPERUSER_ONLY,
+    );
+    GucRegistry::define_string_guc(
+        c"automation_engine.secret_key_file",
+        c"File with the key that seals secrets.",
+        c"32 bytes, raw or in base64, readable by the server's user alone. Without it no secret can be set or used.",
+        &SECRET_KEY_FILE,
+        GucContext::Sighup,
+        GucFlags::SUPERUSER_ONLY,
+    );
+}
+
+pub fn http() -> bool {
+    HTTP.get()
+}
+pub fn http_allow_plain() -> bool {
+    HTTP_ALLOW_PLAIN.get()
+}
+pub fn http_strict_signing() -> bool {
+    HTTP_STRICT_SIGNING.get()
+}
+pub fn http_ports() -> Vec<u16> {
+    let text = HTTP_PORTS.get().and_then(|text| text.into_string().ok()).unwrap_or_default();
+    text.split(',').filter_map(|port| port.trim().parse().ok()).collect()
+}
+pub fn http_ca_file() -> Option<String> {
+    file(&HTTP_CA_FILE)
+}
+pub fn secret_key_file() -> Option<String> {
+    file(&SECRET_KEY_FILE)
+}
+fn file(setting: &GucSetting<Option<CString>>) -> Option<String> {
+    setting.get().and_then(|text| text.into_string().ok()).filter(|text| !text.is_empty())
 }
 
 pub fn enabled() -> bool {

@@ -10,8 +10,8 @@ use crate::pg::identity::as_engine;
 use crate::pg::subtransaction::in_subtransaction;
 use crate::router::Swept;
 use crate::store::{
-    automations, bulk, dispatches, dwells, gates, history, kinds, live, numeric_memory, owners, partitions, router,
-    schedules, signals, stats, step_stats, subscriptions,
+    automations, bulk, dispatches, dwells, egress_rules, endpoints, gates, history, kinds, live, numeric_memory,
+    outbox, owners, partitions, router, schedules, secrets, signals, stats, step_stats, subscriptions,
 };
 
 /// How often, in microseconds, the house is kept while there is work at all.
@@ -65,6 +65,12 @@ pub fn keep_house() {
         }
     });
     chore("owners", retire_dropped_owners);
+    chore("receivers", || {
+        secrets::prune(clock::now());
+        endpoints::forget_dropped();
+        egress_rules::forget_dropped();
+        outbox::cancel_orphaned(clock::now());
+    });
     chore("kinds", kinds::forget_dropped);
     chore("subscriptions", subscriptions::forget_dropped);
 }
@@ -156,7 +162,8 @@ fn chore<R>(name: &str, work: impl FnOnce() -> R) {
 /// Drops whole days that are past their retention; events only if every one of them has been routed.
 fn drop_old(today: i64) {
     let routed_before = as_engine(router::oldest_unrouted_day).unwrap_or(today);
-    for (table, keep) in [("event", gucs::event_retention_days()), ("run_history", gucs::history_retention_days())] {
+    for table in partitions::TABLES {
+        let keep = if table == "event" { gucs::event_retention_days() } else { gucs::history_retention_days() };
         let Some(keep) = keep else { continue };
         let limit = if table == "event" { (today - keep).min(routed_before) } else { today - keep };
         for day in partitions::days(table).into_iter().filter(|day| *day < limit) {

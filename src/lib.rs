@@ -8,6 +8,7 @@ use pgrx::prelude::*;
 mod api;
 mod capture;
 mod context;
+mod courier;
 mod define;
 mod error;
 mod executor;
@@ -19,9 +20,11 @@ mod numeric;
 mod pg;
 mod router;
 mod scope;
+mod secrets;
 mod shmem;
 mod store;
 mod timekeeper;
+mod webhooks;
 mod workers;
 
 ::pgrx::pg_module_magic!();
@@ -38,8 +41,10 @@ extension_sql_file!("../sql/schema/17_automation_effects.sql", name = "automatio
 extension_sql_file!("../sql/schema/18_counters.sql", name = "counters", requires = ["tables"]);
 extension_sql_file!("../sql/schema/19_bulk.sql", name = "bulk", requires = ["tables"]);
 extension_sql_file!("../sql/schema/20_capture.sql", name = "capture", requires = ["tables"]);
+extension_sql_file!("../sql/schema/21_outbox.sql", name = "outbox", requires = ["tables"]);
 extension_sql_file!("../sql/schema/30_views.sql", name = "views", requires = ["tables", "schedules", "holds"]);
 extension_sql_file!("../sql/schema/40_builders.sql", name = "builders", requires = ["tables"]);
+extension_sql_file!("../sql/schema/41_webhook.sql", name = "webhook", requires = ["builders", "outbox"]);
 extension_sql_file!("../sql/schema/90_finalize.sql", name = "finalize", finalize);
 
 /// Called when the library is loaded: by the postmaster if preloaded, else by the first session that needs it.

@@ -58,6 +58,20 @@ pub struct DatabaseSlot {
     pub timer_hint: AtomicI64,
     /// When the conductor is going to look at the timers, 0 = it does not know.
     pub next_timer: AtomicI64,
+    /// Messages were put into the outbox since the courier last looked; without a courier, there may be some.
+    pub outbox_filled: AtomicBool,
+    /// PGPROC number + 1 of the courier.
+    courier: AtomicU32,
+    pub courier_pid: AtomicI32,
+    /// It shall leave.
+    pub courier_stop: AtomicBool,
+    /// It could not be started: max_worker_processes is used up.
+    pub courier_starved: AtomicBool,
+    pub courier_started_at: AtomicI64,
+    pub courier_in_flight: AtomicI64,
+    pub courier_batches: AtomicI64,
+    pub courier_sent: AtomicI64,
+    pub courier_failed: AtomicI64,
     /// Waits that only the sweep found fulfilled; stays 0 unless a wake-up was lost.
     pub rescued: AtomicI64,
 }
@@ -290,6 +304,40 @@ impl DatabaseSlot {
         self.wake_conductor();
     }
 
+    /// There are messages to deliver.
+    pub fn announce_outbox(&self) {
+        self.outbox_filled.store(true, Ordering::Release);
+        match self.courier.load(Ordering::Acquire) {
+            0 => self.wake_conductor(),
+            // Should it be about to leave: the conductor, who hears of that, finds the word not taken back.
+            courier => wake(courier),
+        }
+    }
+
+    /// False if there is a courier already.
+    pub fn become_courier(&self, now: i64) -> bool {
+        if self.courier_pid.compare_exchange(0, my_pid(), Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return false;
+        }
+        for counter in [&self.courier_in_flight, &self.courier_batches, &self.courier_sent, &self.courier_failed] {
+            counter.store(0, Ordering::Release);
+        }
+        self.courier_started_at.store(now, Ordering::Release);
+        self.courier.store(my_proc_number(), Ordering::Release);
+        true
+    }
+
+    pub fn leave_courier(&self) {
+        self.courier.store(0, Ordering::Release);
+        self.courier_in_flight.store(0, Ordering::Release);
+        self.courier_pid.store(0, Ordering::Release);
+    }
+
+    pub fn stop_courier(&self) {
+        self.courier_stop.store(true, Ordering::Release);
+        wake(self.courier.load(Ordering::Acquire));
+    }
+
     /// Something is due at this time.
     pub fn announce_timer(&self, due_at: i64) {
         let earlier = |known: i64| (known == 0 || due_at < known).then_some(due_at);
@@ -314,6 +362,10 @@ impl DatabaseSlot {
         self.timer_hint.store(0, Ordering::Release);
         self.next_timer.store(0, Ordering::Release);
         self.rescued.store(0, Ordering::Release);
+        self.outbox_filled.store(false, Ordering::Release);
+        self.courier_stop.store(false, Ordering::Release);
+        self.courier_starved.store(false, Ordering::Release);
+        self.leave_courier();
         for counter in [&self.routed_events, &self.routed_dispatches, &self.turns, &self.errors] {
             counter.store(0, Ordering::Release);
         }

@@ -324,7 +324,9 @@ CREATE TABLE automation_internal.dead_letter (
     automation_id  integer,
     owner          oid,
     reason         text        NOT NULL,
-    error          json
+    error          json,
+    -- a message that could not be delivered: its row of outbox
+    delivery       json
 );
 COMMENT ON TABLE automation_internal.dead_letter IS 'Work the engine gave up on, kept for a person to look at.';
 

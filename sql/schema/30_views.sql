@@ -357,7 +357,8 @@ SELECT d.id,
        d.run_id,
        d.event_id,
        d.reason,
-       d.error ->> 'message' AS error
+       d.error ->> 'message' AS error,
+       (d.delivery ->> 'id')::bigint AS delivery_id
   FROM automation_internal.dead_letter AS d
   LEFT JOIN automation_internal.automation AS a ON a.id = d.automation_id
  WHERE pg_catalog.pg_has_role(COALESCE(d.owner, 10), 'USAGE')
@@ -370,6 +371,7 @@ COMMENT ON COLUMN automation.dead_letters.run_id IS 'The run.';
 COMMENT ON COLUMN automation.dead_letters.event_id IS 'The event.';
 COMMENT ON COLUMN automation.dead_letters.reason IS 'Why.';
 COMMENT ON COLUMN automation.dead_letters.error IS 'Message of the last error.';
+COMMENT ON COLUMN automation.dead_letters.delivery_id IS 'The message that could not be delivered, see deliveries.';
 
 CREATE VIEW automation.stat_automations WITH (security_barrier) AS
 SELECT a.name AS automation,

@@ -85,7 +85,7 @@ SELECT w.worker, w.pid, w.state, w.owner, w.runs, w.failed_runs, w.batches, w.ev
        w.started_at
   FROM automation_internal.worker_list() AS w;
 COMMENT ON VIEW automation.stat_workers IS 'The processes that work for this database.';
-COMMENT ON COLUMN automation.stat_workers.worker IS 'conductor or executor.';
+COMMENT ON COLUMN automation.stat_workers.worker IS 'conductor, executor or courier.';
 COMMENT ON COLUMN automation.stat_workers.pid IS 'Its process id, see pg_stat_activity.';
 COMMENT ON COLUMN automation.stat_workers.state IS 'running, idle, busy, starting or not running.';
 COMMENT ON COLUMN automation.stat_workers.owner IS 'The role an executor works as.';
@@ -94,7 +94,7 @@ COMMENT ON COLUMN automation.stat_workers.failed_runs IS 'How many of them faile
 COMMENT ON COLUMN automation.stat_workers.batches IS 'Transactions with work in them.';
 COMMENT ON COLUMN automation.stat_workers.events IS 'Events routed.';
 COMMENT ON COLUMN automation.stat_workers.dispatches IS 'Dispatches written.';
-COMMENT ON COLUMN automation.stat_workers.errors IS 'Turns that failed.';
+COMMENT ON COLUMN automation.stat_workers.errors IS 'Turns that failed; of a courier, attempts that did not deliver.';
 COMMENT ON COLUMN automation.stat_workers.started_at IS 'When it started.';
 
 CREATE FUNCTION automation.timeline(run bigint)

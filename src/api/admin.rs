@@ -9,7 +9,7 @@ use crate::error::{EngineError, EngineResult, OrReport};
 use crate::executor::{self, Claimer, Work};
 use crate::pg::{clock, identity, names};
 use crate::router::{self, Routed};
-use crate::shmem::{self, STATE_PRESENT, shared};
+use crate::shmem::{self, DatabaseSlot, STATE_PRESENT, shared};
 use crate::store::{dispatches, health};
 use crate::workers::{launcher, registration};
 use crate::{context, gucs, janitor, workers};
@@ -206,11 +206,46 @@ fn status_rows() -> Vec<StatusRow> {
         if starved { "starved" } else { "ok" },
         Some(detail.unwrap_or_else(|| format!("{executors} running, at most {}", gucs::executors()))),
     ));
+    let courier = slot.map_or(0, |slot| slot.courier_pid.load(Ordering::Acquire));
+    let in_flight = slot.map_or(0, |slot| slot.courier_in_flight.load(Ordering::Acquire));
+    rows.push(match courier {
+        _ if !gucs::http() => row("courier", "off", Some("automation_engine.http is off".to_owned())),
+        0 if slot.is_some_and(|slot| slot.courier_starved.load(Ordering::Acquire)) => {
+            row("courier", "starved", Some("max_worker_processes is used up".to_owned()))
+        }
+        0 => row("courier", "not running", Some("started when there is something to deliver".to_owned())),
+        pid => row("courier", "running", Some(format!("pid {pid}, {in_flight} messages under way"))),
+    });
     let rescued = slot.map_or(0, |slot| slot.rescued.load(Ordering::Acquire));
     let detail = (rescued > 0).then(|| "Wake-ups that only the sweep found; automation.log names the runs.".to_owned());
     rows.push(row("rescued_wakeups", &rescued.to_string(), detail));
     rows.extend(health::findings());
     rows
+}
+
+type WorkerRow = (
+    String,
+    Option<i32>,
+    String,
+    Option<String>,
+    Option<i64>,
+    Option<i64>,
+    Option<i64>,
+    Option<i64>,
+    Option<i64>,
+    Option<i64>,
+    Option<TimestampWithTimeZone>,
+);
+
+fn courier_row(slot: &DatabaseSlot) -> Option<WorkerRow> {
+    let pid = slot.courier_pid.load(Ordering::Acquire);
+    let busy = slot.courier_in_flight.load(Ordering::Acquire) > 0;
+    let get = |counter: &std::sync::atomic::AtomicI64| Some(counter.load(Ordering::Acquire));
+    let since = TimestampWithTimeZone::try_from(slot.courier_started_at.load(Ordering::Acquire)).ok();
+    let state = if busy { "busy" } else { "idle" };
+    let (batches, failed) = (get(&slot.courier_batches), get(&slot.courier_failed));
+    let row = ("courier".to_owned(), Some(pid), state.to_owned(), None, None, None, batches, None, None, failed, since);
+    (pid != 0).then_some(row)
 }
 
 /// What the processes are doing; read by the view stat_workers.
@@ -252,6 +287,7 @@ fn worker_list() -> TableIterator<
             time(slot.started_at.load(Ordering::Acquire)),
         ));
     }
+    rows.extend(shared().database(shmem::my_database()).and_then(courier_row));
     for slot in shared().executors_of(shmem::my_database()) {
         let get = |counter: &std::sync::atomic::AtomicI64| Some(counter.load(Ordering::Acquire));
         let pid = slot.pid.load(Ordering::Acquire);

@@ -18,6 +18,7 @@ use crate::store::automations::{self, Automation};
 use crate::store::events::{NewEvent, Op, append_event};
 use crate::store::{gates, live, log};
 use crate::timekeeper;
+use crate::webhooks;
 
 fn row(defined: Defined) -> (String, i32, String, Vec<String>) {
     (defined.name, defined.version, defined.status, defined.notices)
@@ -92,12 +93,17 @@ fn validate(
 > {
     let owner = identity::current_user();
     let (findings, warnings) = match define::examine(&document.0, owner) {
-        Ok((document, program, writes)) => (Vec::new(), loops::warnings(&document.name, &program, &writes)),
+        Ok((document, program, writes)) => {
+            let circles = loops::warnings(&document.name, &program, &writes);
+            let circles = circles.into_iter().map(|message| (message, Some(loops::HINT.to_owned())));
+            let doubts = webhooks::doubts(&program, owner).into_iter().map(|message| (message, None));
+            (Vec::new(), circles.chain(doubts).collect())
+        }
         Err(findings) => (findings, Vec::new()),
     };
-    let warnings = warnings.into_iter().map(|message| {
+    let warnings = warnings.into_iter().map(|(message, hint)| {
         // What a warning is about is not one place of the document.
-        ("warning".to_owned(), String::new(), None, None, "01000".to_owned(), message, Some(loops::HINT.to_owned()))
+        ("warning".to_owned(), String::new(), None, None, "01000".to_owned(), message, hint)
     });
     let rows = findings.into_iter().map(|finding| {
         let (sqlstate, message, hint, place) = finding.error.parts();

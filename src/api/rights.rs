@@ -44,6 +44,7 @@ const OPERATOR: &[&str] = &[
     "skip_step",
     "signal",
     "redrive",
+    "redeliver",
     "activate",
     "pause",
     "resume",
@@ -83,6 +84,11 @@ const AUTHOR: &[&str] = &[
     "publish",
     "notify",
     "store_state",
+    "webhook",
+    "set_secret",
+    "drop_secret",
+    "set_endpoint",
+    "drop_endpoint",
     "run",
     "set",
     "delay",
@@ -108,8 +114,17 @@ const AUTHOR: &[&str] = &[
     "set_clock",
     "advance",
 ];
-const ADMIN: &[&str] =
-    &["route", "run_timers", "sweep", "start_workers", "stop_workers", "grant_usage", "revoke_usage"];
+const ADMIN: &[&str] = &[
+    "route",
+    "run_timers",
+    "sweep",
+    "start_workers",
+    "stop_workers",
+    "grant_usage",
+    "revoke_usage",
+    "allow_egress",
+    "deny_egress",
+];
 
 fn change(role: &str, tier: Option<&str>) -> EngineResult<()> {
     if !identity::is_superuser(identity::current_user()) {

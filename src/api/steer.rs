@@ -17,7 +17,7 @@ use crate::router::derived;
 use crate::store::events::{self, Event, NewEvent, Op, append_event};
 use crate::store::runs::{self, FailedRun};
 use crate::store::signals::{self, NewSignal};
-use crate::store::{live, log};
+use crate::store::{live, log, outbox};
 
 /// Sends a signal. A run that waits for it by this name, and by this key and of this tenant if both have one, takes it; until
 /// one does, it is kept. Each signal is taken by one run.
@@ -173,7 +173,7 @@ fn on_its_topic(run: &FailedRun, event: Event) -> Rc<Event> {
     heard.unwrap_or(event)
 }
 
-/// Tries again what the engine gave up on. Returns the new run.
+/// Tries again what the engine gave up on. Returns the new run, or the new delivery.
 #[pg_extern]
 fn redrive(id: i64) -> Result<i64, ErrorReport> {
     redrive_letter(id).or_report()
@@ -188,6 +188,11 @@ fn redrive_letter(id: i64) -> EngineResult<i64> {
             letter.owner.map_or_else(|| identity::is_superuser(user), |owner| identity::has_role(user, owner))
         })
         .ok_or_else(unknown)?;
+    if let Some(delivery) = outbox::queue_letter(id, clock::now()) {
+        log::forget_letter(id);
+        log::audit("delivery.redriven", "", &serde_json::json!({ "dead_letter": id, "as": delivery }));
+        return Ok(delivery);
+    }
     let new = match letter.run_id.and_then(|run| runs::ended(run).map(|found| (run, found))) {
         Some((run, found)) => order_again(run, &found, None, false)?,
         None => {

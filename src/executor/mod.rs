@@ -20,6 +20,7 @@ mod suspend;
 mod sweep;
 pub mod versions;
 mod walk;
+mod webhook;
 mod write;
 
 pub use batch::{Claimer, Turn, Work, fail, look_at_armed, turn};

@@ -16,6 +16,7 @@ use super::scope::RunScope;
 use super::step;
 use super::step_counts;
 use super::versions::Version;
+use super::webhook;
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
 use crate::scope::instant;
@@ -164,6 +165,10 @@ impl Walk<'_> {
                 }
                 Action::Bulk { query, rate, .. } => {
                     self.start_bulk(machine, thread, place, query, *rate, world).map(Done::WaitsForJob)
+                }
+                Action::Webhook(webhook) => {
+                    let scope = machine.scope(thread, world);
+                    webhook::order(self.run, &step.id, webhook, &scope).map(Done::Result)
                 }
                 _ => {
                     let scope = machine.scope(thread, world);
@@ -355,6 +360,7 @@ fn acts(step: &Step) -> bool {
             | Action::Publish { .. }
             | Action::Notify { .. }
             | Action::StoreState { .. }
+            | Action::Webhook(_)
             | Action::Run { .. }
     )
 }

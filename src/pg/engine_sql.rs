@@ -38,6 +38,14 @@ impl Arg {
         Self::new(pg_sys::JSONOID, Some(varlena(text.as_bytes())))
     }
 
+    pub fn maybe_json(text: Option<&str>) -> Self {
+        Self::new(pg_sys::JSONOID, text.map(|text| varlena(text.as_bytes())))
+    }
+
+    pub fn bytes(bytes: &[u8]) -> Self {
+        Self::new(pg_sys::BYTEAOID, Some(varlena(bytes)))
+    }
+
     /// jsonb from JSON text; raises the type's own error if the text is not valid.
     pub fn jsonb(text: &str) -> Self {
         let source = CString::new(text).unwrap_or_default();
@@ -166,18 +174,23 @@ impl Row<'_> {
 
     /// A text, name-as-text or json column.
     pub fn text(&self, column: usize) -> Option<String> {
+        self.varlena(column).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+    }
+
+    /// A bytea column.
+    pub fn bytes(&self, column: usize) -> Option<Vec<u8>> {
+        self.varlena(column).map(<[u8]>::to_vec)
+    }
+
+    fn varlena(&self, column: usize) -> Option<&[u8]> {
         self.datum(column).map(|datum| {
-            // SAFETY: a varlena datum; detoasted in SPI's memory, which is freed as a whole.
+            // SAFETY: a varlena datum; detoasted in SPI's memory, which is freed as a whole after the row has been read.
             unsafe {
                 let unpacked = match datum.cast_mut_ptr() {
                     plain if is_plain(plain) => plain,
                     toasted => pg_sys::pg_detoast_datum_packed(toasted),
                 };
-                let bytes = std::slice::from_raw_parts(
-                    pgrx::vardata_any(unpacked).cast::<u8>(),
-                    pgrx::varsize_any_exhdr(unpacked),
-                );
-                String::from_utf8_lossy(bytes).into_owned()
+                std::slice::from_raw_parts(pgrx::vardata_any(unpacked).cast::<u8>(), pgrx::varsize_any_exhdr(unpacked))
             }
         })
     }

@@ -6,10 +6,13 @@
 //! Rows of dwell are locked last, and only cancel_run() waits for one.
 pub mod automations;
 pub mod bulk;
+pub mod deliveries;
 pub mod derived_events;
 pub mod dispatches;
 pub mod dwells;
 pub mod effects;
+pub mod egress_rules;
+pub mod endpoints;
 pub mod engine_listeners;
 pub mod events;
 pub mod field_changes;
@@ -20,12 +23,14 @@ pub mod kinds;
 pub mod live;
 pub mod log;
 pub mod numeric_memory;
+pub mod outbox;
 pub mod owners;
 pub mod partitions;
 pub mod rights;
 pub mod router;
 pub mod runs;
 pub mod schedules;
+pub mod secrets;
 pub mod signals;
 pub mod stats;
 pub mod step_stats;

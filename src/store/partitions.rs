@@ -7,7 +7,7 @@ use crate::pg::identity::as_engine;
 use crate::pg::names;
 use crate::pg::settings::Pinned;
 
-pub const TABLES: [&str; 2] = ["event", "run_history"];
+pub const TABLES: [&str; 4] = ["event", "run_history", "delivery", "delivery_attempt"];
 
 /// Makes sure that the days from `first` to `last` have their partitions. A day whose rows may already be in the
 /// default partition is left there: attaching would have to move them.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
+use super::courier_keeper::CourierKeeper;
 use super::pool::Pool;
 use super::registration;
 use super::txn::in_transaction;
@@ -34,6 +35,7 @@ unsafe extern "C-unwind" fn on_exit(_code: i32, _argument: pg_sys::Datum) {
         && slot.state.load(Ordering::Acquire) != STATE_ABSENT
     {
         slot.leave_conductor(STATE_UNKNOWN);
+        slot.stop_courier();
     }
     shared().wake_launcher();
 }
@@ -79,6 +81,7 @@ struct Conductor {
     database: pg_sys::Oid,
     slot: &'static DatabaseSlot,
     pool: Pool,
+    courier: CourierKeeper,
     completed: u64,
     heartbeat_at: i64,
     keep_house_at: i64,
@@ -113,6 +116,7 @@ impl Conductor {
             database,
             slot,
             pool,
+            courier: CourierKeeper::new(database, slot),
             completed: 0,
             heartbeat_at: 0,
             keep_house_at: 0,
@@ -130,7 +134,7 @@ impl Conductor {
     fn work(&mut self) -> ! {
         loop {
             if self.slot.is_quiesced() || self.slot.stopped.load(Ordering::Acquire) {
-                self.pool.stop_all();
+                self.stop_all();
                 registration::exit(0);
             }
             match self.turn() {
@@ -142,16 +146,21 @@ impl Conductor {
                 }
                 Next::Leave => {
                     self.slot.leave_conductor(STATE_ABSENT);
-                    self.pool.stop_all();
+                    self.stop_all();
                     registration::exit(0);
                 }
             }
         }
     }
 
+    fn stop_all(&mut self) {
+        self.pool.stop_all();
+        self.courier.stop();
+    }
+
     fn turn(&mut self) -> Next {
         if !gucs::enabled() {
-            self.pool.stop_all();
+            self.stop_all();
             self.slot.events_pending.store(true, Ordering::Release);
             return Next::Wait(HEARTBEAT);
         }
@@ -181,7 +190,7 @@ impl Conductor {
             if heartbeat {
                 registration::report_statistics();
             }
-            let pool_wait = self.pool.attend(now);
+            let pool_wait = self.attend_workers(now);
             return Next::Wait(pool_wait.map_or(HEARTBEAT, |wait| wait.min(HEARTBEAT)).min(self.until_timer(now)));
         }
         self.completed = shmem::completed_transactions();
@@ -228,7 +237,7 @@ impl Conductor {
                 self.pool.work_for(&owners, dispatches, now);
                 if more {
                     self.slot.events_pending.store(true, Ordering::Release);
-                    self.pool.attend(now);
+                    self.attend_workers(now);
                     return Next::Again;
                 }
                 self.after_look(now, HEARTBEAT)
@@ -242,9 +251,15 @@ impl Conductor {
         Duration::from_micros((self.next_timer.saturating_sub(now)).clamp(0, 3_600_000_000) as u64 + 500)
     }
 
+    /// Starts and stops whom the work asks for. Says how soon to look again.
+    fn attend_workers(&mut self, now: i64) -> Option<Duration> {
+        let (pool, courier) = (self.pool.attend(now), self.courier.attend(now));
+        pool.into_iter().chain(courier).min()
+    }
+
     fn after_look(&mut self, now: i64, wait: Duration) -> Next {
         // What we committed ourselves is no news.
-        let pool_wait = self.pool.attend(now);
+        let pool_wait = self.attend_workers(now);
         self.slot.next_timer.store(self.next_timer, Ordering::Release);
         let wait = pool_wait.map_or(wait, |pool| pool.min(wait));
         Next::Wait(wait.min(self.until_timer(clock::now())))
@@ -258,6 +273,7 @@ impl Conductor {
             self.slot.careful_below.store(store::dispatches::last_id() + 1, Ordering::Release);
             self.serve_everybody(now);
         }
+        self.courier.look();
         if now >= self.keep_house_at {
             self.keep_house_at = now + janitor::INTERVAL;
             janitor::keep_house();
@@ -319,7 +335,7 @@ impl Conductor {
             }
         }
         let backoff = Duration::from_millis(50 << self.failures.min(6));
-        self.pool.attend(now);
+        self.attend_workers(now);
         Next::Wait(backoff)
     }
 }

@@ -1,5 +1,7 @@
 //! Processes: who is started when, and how they wake each other.
 pub mod conductor;
+pub mod courier;
+pub mod courier_keeper;
 pub mod executor;
 pub mod launcher;
 pub mod pool;

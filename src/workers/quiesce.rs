@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use crate::shmem::{STATE_ABSENT, STATE_UNKNOWN, shared};
+use crate::shmem::{DatabaseSlot, STATE_ABSENT, STATE_UNKNOWN, shared};
 use crate::store::kinds;
 
 /// Most milliseconds to wait for workers to leave; then the command goes on and reports what it finds.
@@ -168,6 +168,7 @@ fn hold(database: pg_sys::Oid) {
     for waited in 0..PATIENCE_MS / 5 {
         let gone = slot.conductor_pid.load(Ordering::Acquire) == 0
             && slot.state.load(Ordering::Acquire) != crate::shmem::STATE_STARTING
+            && slot.courier_pid.load(Ordering::Acquire) == 0
             && shared().executors_of(database).next().is_none();
         if gone {
             return;
@@ -175,6 +176,7 @@ fn hold(database: pg_sys::Oid) {
         if waited % 20 == 0 {
             slot.wake_conductor();
             stop_executors(database);
+            stop_courier(slot);
         }
         sleep();
     }
@@ -191,6 +193,15 @@ fn stop_executors(database: pg_sys::Oid) {
         } else if executor.registered_at.load(Ordering::Acquire) < crate::pg::clock::now() - 5_000_000 {
             executor.release();
         }
+    }
+}
+
+fn stop_courier(slot: &DatabaseSlot) {
+    slot.stop_courier();
+    let pid = slot.courier_pid.load(Ordering::Acquire);
+    if pid != 0 {
+        // SAFETY: SIGTERM to a worker of ours, as pg_terminate_backend would send it.
+        unsafe { libc::kill(pid, libc::SIGTERM) };
     }
 }
 

@@ -134,6 +134,30 @@ pub fn wait(timeout: Duration) -> bool {
     events & pg_sys::WL_LATCH_SET as i32 != 0
 }
 
+/// Why a wait ended.
+pub struct Woken {
+    /// The settings were read again.
+    pub reloaded: bool,
+}
+
+/// As `wait`, and until the descriptor is readable.
+pub fn wait_for(descriptor: i32, timeout: Duration) -> Woken {
+    let flags = pg_sys::WL_LATCH_SET | pg_sys::WL_SOCKET_READABLE | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
+    // SAFETY: a worker between transactions, waiting on its own latch and on a descriptor that it keeps open.
+    unsafe {
+        pg_sys::WaitLatchOrSocket(
+            pg_sys::MyLatch,
+            flags as i32,
+            descriptor,
+            timeout.as_millis().min(i32::MAX as u128) as std::ffi::c_long,
+            pg_sys::PG_WAIT_EXTENSION,
+        );
+        pg_sys::ResetLatch(pg_sys::MyLatch);
+    }
+    pgrx::check_for_interrupts!();
+    Woken { reloaded: reload_if_asked() }
+}
+
 /// Hands in the statistics that are held back after work, as a session does when it has been idle for a second. Without
 /// it they would show up much later, as if an idle process had been at work.
 pub fn report_statistics() {
@@ -141,13 +165,15 @@ pub fn report_statistics() {
     unsafe { pg_sys::pgstat_report_stat(true) };
 }
 
-fn reload_if_asked() {
+fn reload_if_asked() -> bool {
     // SAFETY: between transactions, so no setting changes under work that is half done.
     unsafe {
-        if std::ptr::read_volatile(&raw const pg_sys::ConfigReloadPending) != 0 {
+        let asked = std::ptr::read_volatile(&raw const pg_sys::ConfigReloadPending) != 0;
+        if asked {
             pg_sys::ConfigReloadPending = 0;
             pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP);
         }
+        asked
     }
 }
 

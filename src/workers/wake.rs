@@ -18,6 +18,8 @@ thread_local! {
     static QUEUED: Cell<bool> = const { Cell::new(false) };
     /// This transaction has put work before other work.
     static BELOW: Cell<bool> = const { Cell::new(false) };
+    /// This transaction has put messages into the outbox.
+    static OUTBOX: Cell<bool> = const { Cell::new(false) };
     static LAUNCH: Cell<bool> = const { Cell::new(false) };
     /// The earliest deadline that this transaction has set.
     static TIMER: Cell<i64> = const { Cell::new(i64::MAX) };
@@ -67,6 +69,13 @@ pub fn announce_if_claims_return() {
 /// Tells the claimers, when this transaction commits, that there is work below what they have claimed.
 pub fn return_claims_at_commit() {
     if !BELOW.replace(true) {
+        register();
+    }
+}
+
+/// Tells the conductor, when this transaction commits, that there are messages to deliver.
+pub fn courier_at_commit() {
+    if !OUTBOX.replace(true) {
         register();
     }
 }
@@ -123,6 +132,11 @@ unsafe extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type,
             {
                 slot.announce_events();
             }
+            if OUTBOX.replace(false)
+                && let Some(slot) = shmem::shared().database(shmem::my_database())
+            {
+                slot.announce_outbox();
+            }
             if LAUNCH.replace(false) {
                 crate::workers::launcher::expect(shmem::my_database());
             }
@@ -132,6 +146,7 @@ unsafe extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type,
             QUEUED.set(false);
             TIMER.set(i64::MAX);
             LAUNCH.set(false);
+            OUTBOX.set(false);
             BELOW.set(false);
             crate::capture::forget_moved_rows();
             events::forget_buffered();

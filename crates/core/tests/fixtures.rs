@@ -3,6 +3,8 @@
 //! `UPDATE_FIXTURES=1 cargo test -p automation_core --test fixtures` rewrites the outputs; read the difference before
 //! you keep it.
 
+#[path = "fixtures/deliveries.rs"]
+mod deliveries;
 #[path = "fixtures/gates.rs"]
 mod gates;
 #[path = "fixtures/modes.rs"]

@@ -8,6 +8,8 @@ mod gates;
 mod generate;
 #[path = "properties/language.rs"]
 mod language;
+#[path = "properties/messages.rs"]
+mod messages;
 #[path = "properties/schedule.rs"]
 mod schedule;
 #[path = "properties/values.rs"]

@@ -18,6 +18,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worker {
     Conductor,
+    Courier,
     Executor,
     Launcher,
 }
@@ -26,6 +27,7 @@ impl Worker {
     pub(crate) fn backend_type(self) -> &'static str {
         match self {
             Worker::Conductor => "automation_engine conductor",
+            Worker::Courier => "automation_engine courier",
             Worker::Executor => "automation_engine executor",
             Worker::Launcher => "automation_engine launcher",
         }

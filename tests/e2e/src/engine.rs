@@ -11,7 +11,8 @@ impl Database<'_> {
     /// Lets the workers read their settings again, if the server is up.
     pub fn tell_workers(&self) {
         const WORKERS: &str = "SELECT pid FROM pg_stat_activity
-             WHERE backend_type IN ('automation_engine conductor', 'automation_engine executor')";
+             WHERE backend_type IN ('automation_engine conductor', 'automation_engine executor',
+                                    'automation_engine courier')";
         for row in self.try_rows(WORKERS).unwrap_or_default() {
             let pid = row.first().and_then(|pid| pid.as_deref()?.parse().ok());
             pid.into_iter().for_each(|pid| kill(pid, Signal::Hup));

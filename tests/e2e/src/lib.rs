@@ -14,7 +14,9 @@ mod database;
 mod engine;
 pub mod invariants;
 pub mod patience;
+pub mod post_office;
 mod process;
+pub mod receiver;
 mod shop;
 
 pub use background::in_background;

@@ -2,6 +2,7 @@
 //! aliases and nulls gone, an id given, the steps inside it read in the same way.
 
 use super::{MAX_PARTS, Problem, check_id, list, unknown_fields, unknown_word};
+use crate::webhook::{DELIVERIES, METHODS};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
@@ -24,6 +25,8 @@ pub enum StepKind {
     Set,
     /// Gives an entity without a table its state.
     StoreState,
+    /// Sends a message to a receiver outside.
+    Webhook,
     /// Starts another automation and waits for its end.
     Run,
     /// Waits for a time.
@@ -78,13 +81,20 @@ const fn form(
     Form { kind, name, required, optional, acts }
 }
 
-const FORMS: [Form; 22] = [
+const FORMS: [Form; 23] = [
     form(StepKind::Sql, "sql", &["sql"], &[], true),
     form(StepKind::Call, "call", &["function"], &["args"], true),
     form(StepKind::Publish, "publish", &["topic"], &["payload"], true),
     form(StepKind::Notify, "notify", &["channel"], &["payload"], true),
     form(StepKind::Set, "set", &["variables"], &[], true),
     form(StepKind::StoreState, "store_state", &["kind", "entity", "state"], &[], true),
+    form(
+        StepKind::Webhook,
+        "webhook",
+        &[],
+        &["url", "endpoint", "body", "method", "headers", "secret", "delivery"],
+        true,
+    ),
     form(StepKind::Run, "run", &["automation"], &["args"], true),
     form(StepKind::Delay, "delay", &[], &["for", "until"], false),
     form(StepKind::WaitUntil, "wait_until", &["until"], &["continue_on_timeout"], false),
@@ -104,7 +114,7 @@ const FORMS: [Form; 22] = [
 ];
 
 /// The fields that are texts wherever they occur.
-const TEXTS: [&str; 14] = [
+const TEXTS: [&str; 19] = [
     "sql",
     "query",
     "function",
@@ -119,6 +129,11 @@ const TEXTS: [&str; 14] = [
     "no",
     "status",
     "message",
+    "url",
+    "endpoint",
+    "method",
+    "secret",
+    "delivery",
 ];
 
 const COMMON: &[&str] = &["id", "do", "condition", "continue_on_error", "timeout", "enabled", "retry"];
@@ -272,10 +287,16 @@ fn read_nested(
             let length = ["duration", "unit"].map(|part| (part.to_owned(), item.remove(part).unwrap_or_default()));
             item.insert("for".into(), Json::Object(Map::from_iter(length)));
         }
+        // Methods are known in capitals and written as people like.
+        if let Some(Json::String(method)) = item.get_mut("method") {
+            method.make_ascii_uppercase();
+        }
         // What is so anyway is not written down, so that two documents that mean the same are the same.
         item.retain(|field, value| match field.as_str() {
             "continue_on_error" => *value != false,
             "enabled" | "continue_on_timeout" => *value != true,
+            "method" => *value != METHODS[0],
+            "delivery" => *value != DELIVERIES[0],
             _ => true,
         });
         let words: Vec<&str> = FORMS.iter().map(|form| form.name).collect();

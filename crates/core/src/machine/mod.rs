@@ -429,6 +429,7 @@ impl<'p> Machine<'p> {
             | Action::Publish { .. }
             | Action::Notify { .. }
             | Action::StoreState { .. }
+            | Action::Webhook(_)
             | Action::Run { .. }
             | Action::Bulk { .. } => return Flow::Act,
             Action::Set(variables) => self.set(place, number, variables, world),

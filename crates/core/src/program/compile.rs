@@ -3,6 +3,7 @@
 use super::parts::{Parts, duration_text, of_step, shown};
 use super::trigger::{limits, trigger};
 use super::variables;
+use super::webhook::webhook;
 use super::{Action, Delay, Op, Program, Repeat, Retry, Step, StopStatus, Target};
 use crate::bulk;
 use crate::condition::Condition;
@@ -152,15 +153,18 @@ impl Compiler {
                 None
             }
         });
-        let retry = def.get("retry").and_then(|given| Retry::read(given, &mut parts));
-        let action = action(def, &mut parts);
+        let mut retry = def.get("retry").and_then(|given| Retry::read(given, &mut parts));
+        let action = match def.kind() {
+            StepKind::Webhook => webhook(def, timeout_ms, retry.take(), &mut parts).unwrap_or(Action::Sequence),
+            _ => action(def, &mut parts),
+        };
         self.steps.push(Step {
             id: def.id().to_owned(),
             path: path.to_owned(),
             action,
             condition,
             continue_on_error: def.flag("continue_on_error", false),
-            timeout_ms,
+            timeout_ms: timeout_ms.filter(|_| def.kind() != StepKind::Webhook),
             retry,
             continue_on_timeout: def.flag("continue_on_timeout", true),
             enabled: def.flag("enabled", true),
@@ -469,6 +473,8 @@ fn try_action(def: &StepDef, parts: &mut Parts<'_>) -> Option<Action> {
             };
             Action::Bulk { query, rate, body: 0 }
         }
+        // see `step`
+        StepKind::Webhook => return None,
         StepKind::Parallel => {
             if def.steps("lanes").is_empty() {
                 parts.wrong("lanes", &format!("{} has no lanes", parts.place), "");

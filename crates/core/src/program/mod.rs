@@ -6,10 +6,11 @@ mod parts;
 mod retry;
 mod trigger;
 mod variables;
+mod webhook;
 
 pub use compile::{compile, compile_parts};
-pub(crate) use retry::length;
-pub use retry::{Retry, is_retryable};
+pub use retry::{Backoff, Retry, is_retryable};
+pub(crate) use retry::{length, unit};
 pub use trigger::{Change, Dedup, Hold, Limits, Matcher, Measure, Range, Transition, Trigger};
 
 use crate::condition::Condition;
@@ -17,6 +18,7 @@ use crate::definition::{OnPause, Ordering, StepKind};
 use crate::expr::Expr;
 use crate::template::{JsonTemplate, SqlTemplate, Template};
 use crate::value::Duration;
+use crate::webhook::Webhook;
 
 /// What an automation does.
 #[derive(Clone, Debug)]
@@ -111,6 +113,8 @@ pub enum Action {
         /// Its state; null removes it.
         state: JsonTemplate,
     },
+    /// Puts a message into the outbox.
+    Webhook(Box<Webhook>),
     /// Starts another automation and waits for its end.
     Run {
         /// Which one.
@@ -350,6 +354,7 @@ impl Action {
             Action::Notify { .. } => StepKind::Notify,
             Action::Set(_) => StepKind::Set,
             Action::StoreState { .. } => StepKind::StoreState,
+            Action::Webhook(_) => StepKind::Webhook,
             Action::Run { .. } => StepKind::Run,
             Action::Delay(_) => StepKind::Delay,
             Action::WaitUntil(_) => StepKind::WaitUntil,

@@ -25,6 +25,11 @@ impl Parts<'_> {
         self.problems.push(if hint.is_empty() { problem } else { problem.hint(hint) });
     }
 
+    /// The same, told by somebody else.
+    pub fn refuse(&mut self, field: &str, error: ExprError) {
+        self.problems.push(Problem { path: self.path_of(field), place: self.place.clone(), text: None, error });
+    }
+
     fn path_of(&self, field: &str) -> String {
         if self.path.is_empty() { field.to_owned() } else { format!("{}.{field}", self.path) }
     }

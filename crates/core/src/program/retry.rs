@@ -182,7 +182,7 @@ pub fn is_retryable(sqlstate: &str) -> bool {
 }
 
 /// A number in [0, 1) that depends on the seed alone (splitmix64).
-fn unit(seed: u64) -> f64 {
+pub(crate) fn unit(seed: u64) -> f64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -89,6 +89,10 @@ impl Template {
         })
     }
 
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
     /// Whether there is no expression inside.
     pub fn is_constant(&self) -> bool {
         self.expressions().next().is_none()

@@ -1,0 +1,214 @@
+//! Secrets and named receivers: set, replaced, dropped; never read.
+use automation_core::expr::ExprError;
+use automation_core::webhook::{
+    Address, DEFAULT_ATTEMPTS, DEFAULT_TIMEOUT_MS, Header, MAX_ATTEMPTS, MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, NAME_HINT,
+    host_matches, host_pattern, is_name, read_headers,
+};
+use pgrx::datum::Interval;
+use pgrx::pg_sys;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+use crate::error::{EngineError, EngineResult, OrReport};
+use crate::pg::jsonb::Jsonb;
+use crate::pg::{clock, identity, names};
+use crate::secrets::seal;
+use crate::store::endpoints::{self, Endpoint};
+use crate::store::{log, secrets};
+
+/// Most bytes of a secret.
+const MAX_SECRET: usize = 4096;
+
+/// Keeps a secret of yours, sealed. Replaced, the one before still signs for a day.
+#[pg_extern(sql = false)]
+fn set_secret(
+    name: Option<&str>,
+    value: Option<&str>,
+    host: Option<&str>,
+    owner: Option<&str>,
+) -> Result<(), ErrorReport> {
+    keep_secret(name, value, host, owner).or_report()
+}
+
+fn keep_secret(name: Option<&str>, value: Option<&str>, host: Option<&str>, owner: Option<&str>) -> EngineResult<()> {
+    let name = given_name(name, "a secret")?;
+    let value = value.ok_or_else(|| EngineError::null_argument("value"))?;
+    let owner = role_of(owner)?;
+    check_value(value)?;
+    let host = host.map(pattern).transpose()?;
+    let sealed = seal(owner, name, value.as_bytes())?;
+    let owner_name = names::role_name(owner).unwrap_or_default();
+    secrets::set(owner, &owner_name, name, host.as_deref(), &sealed, clock::now());
+    log::audit("secret.set", "", &serde_json::json!({ "secret": name, "owner": owner_name, "host": host }));
+    Ok(())
+}
+
+/// None of the errors repeats the value.
+fn check_value(value: &str) -> EngineResult<()> {
+    if value.is_empty() || value.len() > MAX_SECRET {
+        return Err(EngineError::invalid(format!("a secret has 1 to {MAX_SECRET} bytes")));
+    }
+    if value.chars().any(char::is_control) {
+        return Err(EngineError::invalid("a secret cannot contain control characters")
+            .hint("Was it read from a file with a line end?"));
+    }
+    if sealed::is_broken_signing_key(value) {
+        return Err(EngineError::invalid("invalid signing key")
+            .detail("After whsec_ there must be the base64 of 24 to 64 bytes.")
+            .hint("Make one with: echo whsec_$(head -c 32 /dev/urandom | base64)"));
+    }
+    Ok(())
+}
+
+/// Forgets a secret of yours. True if it was there.
+#[pg_extern(sql = false)]
+fn drop_secret(name: Option<&str>, owner: Option<&str>) -> Result<bool, ErrorReport> {
+    let dropped = || {
+        let name = name.ok_or_else(|| EngineError::null_argument("name"))?;
+        let owner = role_of(owner)?;
+        let dropped = secrets::drop(owner, name);
+        if dropped {
+            let owner = names::role_name(owner).unwrap_or_default();
+            log::audit("secret.dropped", "", &serde_json::json!({ "secret": name, "owner": owner }));
+        }
+        Ok::<bool, EngineError>(dropped)
+    };
+    dropped().or_report()
+}
+
+/// Gives a receiver a name that steps can use.
+#[pg_extern(sql = false)]
+fn set_endpoint(
+    name: Option<&str>,
+    url: Option<&str>,
+    secret: Option<&str>,
+    headers: Option<Jsonb>,
+    timeout: Option<Interval>,
+    max_attempts: Option<i32>,
+    owner: Option<&str>,
+) -> Result<(), ErrorReport> {
+    let timeout = timeout.map(|timeout| timeout.as_micros());
+    keep_endpoint(name, url, secret, headers.map(|headers| headers.0), timeout, max_attempts, owner).or_report()
+}
+
+fn keep_endpoint(
+    name: Option<&str>,
+    url: Option<&str>,
+    secret: Option<&str>,
+    headers: Option<serde_json::Value>,
+    timeout: Option<i128>,
+    max_attempts: Option<i32>,
+    owner: Option<&str>,
+) -> EngineResult<()> {
+    let name = given_name(name, "an endpoint")?;
+    let url = url.ok_or_else(|| EngineError::null_argument("url"))?;
+    let owner = role_of(owner)?;
+    let address = Address::parse(url).map_err(|error| EngineError::in_text(url, &error))?;
+    if !address.template().is_constant() {
+        return Err(EngineError::invalid("the url of an endpoint is literal")
+            .hint("Give the whole url to automation.webhook() if a part of it depends on the run."));
+    }
+    let known = secrets::names(owner);
+    let headers = headers.filter(|headers| !headers.is_null());
+    let mut needed: Vec<String> = secret.map(str::to_owned).into_iter().collect();
+    if let Some(headers) = &headers {
+        for (header, value) in read_headers(headers).map_err(|(_, error)| unreadable(error))? {
+            match value {
+                Header::Secret(secret) => needed.push(secret),
+                Header::Text(text) if !text.is_constant() => {
+                    return Err(EngineError::invalid(format!("header \"{header}\" of an endpoint is literal"))
+                        .hint("Give it to automation.webhook() if it depends on the run."));
+                }
+                Header::Text(_) => {}
+            }
+        }
+    }
+    for secret in needed {
+        let Some((_, bound)) = known.iter().find(|(known, _)| *known == secret) else {
+            return Err(EngineError::undefined(format!("secret \"{secret}\" does not exist"))
+                .hint("Set it first with automation.set_secret()."));
+        };
+        let host = &address.origin().host;
+        if let Some(bound) = bound.as_ref().filter(|bound| !host_matches(bound, host)) {
+            return Err(EngineError::invalid(format!("secret \"{secret}\" cannot be sent to \"{host}\""))
+                .detail(format!("It is for \"{bound}\".")));
+        }
+    }
+    let timeout_ms = match timeout {
+        None => DEFAULT_TIMEOUT_MS,
+        Some(micros) => {
+            i32::try_from(micros / 1000).ok().filter(|ms| (MIN_TIMEOUT_MS..=MAX_TIMEOUT_MS).contains(ms)).ok_or_else(
+                || EngineError::invalid("invalid timeout").hint("A receiver may take 100 milliseconds to 30 seconds."),
+            )?
+        }
+    };
+    let max_attempts = max_attempts.unwrap_or(DEFAULT_ATTEMPTS as i32);
+    if !(1..=MAX_ATTEMPTS as i32).contains(&max_attempts) {
+        return Err(EngineError::invalid(format!("invalid max_attempts {max_attempts}"))
+            .hint(format!("It is a number from 1 to {MAX_ATTEMPTS}.")));
+    }
+    let endpoint = Endpoint {
+        url: url.to_owned(),
+        secret: secret.map(str::to_owned),
+        headers: headers.map(|headers| headers.to_string()),
+        timeout_ms,
+        max_attempts,
+        disabled: None,
+    };
+    let owner_name = names::role_name(owner).unwrap_or_default();
+    endpoints::set(owner, &owner_name, name, &endpoint);
+    let host = &address.origin().host;
+    log::audit("endpoint.set", "", &serde_json::json!({ "endpoint": name, "owner": owner_name, "host": host }));
+    Ok(())
+}
+
+fn unreadable(error: ExprError) -> EngineError {
+    let refusal = EngineError::invalid(error.message);
+    match error.hint {
+        Some(hint) => refusal.hint(hint),
+        None => refusal,
+    }
+}
+
+/// Forgets a receiver of yours. True if it was there.
+#[pg_extern(sql = false)]
+fn drop_endpoint(name: Option<&str>, owner: Option<&str>) -> Result<bool, ErrorReport> {
+    let dropped = || {
+        let name = name.ok_or_else(|| EngineError::null_argument("name"))?;
+        let owner = role_of(owner)?;
+        let dropped = endpoints::drop(owner, name);
+        if dropped {
+            let owner = names::role_name(owner).unwrap_or_default();
+            log::audit("endpoint.dropped", "", &serde_json::json!({ "endpoint": name, "owner": owner }));
+        }
+        Ok::<bool, EngineError>(dropped)
+    };
+    dropped().or_report()
+}
+
+fn given_name<'a>(name: Option<&'a str>, what: &str) -> EngineResult<&'a str> {
+    let name = name.ok_or_else(|| EngineError::null_argument("name"))?;
+    if !is_name(name) {
+        return Err(EngineError::invalid(format!("invalid name of {what}")).hint(NAME_HINT));
+    }
+    Ok(name)
+}
+
+/// A host as rules and secrets name it.
+pub fn pattern(host: &str) -> EngineResult<String> {
+    host_pattern(host).ok_or_else(|| {
+        EngineError::invalid(format!("invalid host \"{host}\""))
+            .hint("A host is like api.example.com, *.example.com or 192.0.2.1, without scheme, port and path.")
+    })
+}
+
+/// Whose it is: the caller's, or that of a role the caller could become.
+fn role_of(owner: Option<&str>) -> EngineResult<pg_sys::Oid> {
+    let caller = identity::current_user();
+    let Some(name) = owner else { return Ok(caller) };
+    let owner = identity::role_by_name(name).ok_or_else(|| EngineError::unknown_role(name))?;
+    if owner != caller && !identity::can_become(caller, owner) {
+        return Err(EngineError::not_allowed(format!("must be able to SET ROLE \"{name}\"")));
+    }
+    Ok(owner)
+}

@@ -1,0 +1,15 @@
+//! Where this server accepts connections.
+use std::ffi::CStr;
+
+use pgrx::pg_sys;
+
+/// The text of `listen_addresses`, and the port.
+pub fn addresses() -> (String, u16) {
+    // SAFETY: reads two process globals; the string is NUL-terminated and set before any process is started.
+    unsafe {
+        let addresses = pg_sys::ListenAddresses;
+        let text =
+            if addresses.is_null() { String::new() } else { CStr::from_ptr(addresses).to_string_lossy().into_owned() };
+        (text, u16::try_from(pg_sys::PostPortNumber).unwrap_or(0))
+    }
+}

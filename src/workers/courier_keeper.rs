@@ -1,0 +1,92 @@
+//! The conductor's care for the courier: starts one when there are messages to deliver, not before, and one at a time.
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use pgrx::pg_sys;
+
+use super::registration::{self, Handle, Process};
+use crate::gucs;
+use crate::shmem::DatabaseSlot;
+use crate::store::deliveries;
+
+/// How long to wait before starting another when one could not be started, or has just ended.
+const AGAIN: i64 = 500_000;
+
+pub struct CourierKeeper {
+    database: pg_sys::Oid,
+    slot: &'static DatabaseSlot,
+    handle: Option<Handle>,
+    not_before: i64,
+    /// Has the outbox been looked at since the server, or the engine, was switched on?
+    looked: bool,
+}
+
+impl CourierKeeper {
+    pub fn new(database: pg_sys::Oid, slot: &'static DatabaseSlot) -> Self {
+        CourierKeeper { database, slot, handle: None, not_before: 0, looked: false }
+    }
+
+    /// Looks, once and inside a transaction, whether an earlier courier has left something behind.
+    pub fn look(&mut self) {
+        if !self.looked {
+            self.looked = true;
+            if deliveries::any() {
+                self.slot.outbox_filled.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    /// Starts a courier if one is needed. Says how soon to look again, if that is not when somebody wakes us.
+    pub fn attend(&mut self, now: i64) -> Option<Duration> {
+        if let Some(handle) = self.handle.filter(|handle| handle.has_ended()) {
+            handle.free();
+            self.handle = None;
+            // It may have died over its work, or been ended by somebody.
+            self.looked = false;
+            self.not_before = now + AGAIN;
+        }
+        let wanted = gucs::http() && (self.slot.outbox_filled.load(Ordering::Acquire) || !self.looked);
+        if !wanted || self.handle.is_some() {
+            return None;
+        }
+        // One that an earlier conductor has started is on its way out.
+        if self.not_before > now || self.slot.courier_pid.load(Ordering::Acquire) != 0 {
+            return Some(Duration::from_millis(20));
+        }
+        if !self.looked {
+            let looked = super::txn::in_transaction(|| {
+                if crate::pg::names::extension_installed() {
+                    self.look();
+                }
+            });
+            if looked.is_err() || !self.slot.outbox_filled.load(Ordering::Acquire) {
+                return None;
+            }
+        }
+        self.slot.courier_stop.store(false, Ordering::Release);
+        let process = Process {
+            name: "automation_engine courier",
+            kind: c"automation_engine courier",
+            function: c"automation_courier_main",
+            argument: self.database.to_u32() as usize,
+            restart_after: None,
+        };
+        self.handle = registration::start(&process);
+        self.slot.courier_starved.store(self.handle.is_none(), Ordering::Release);
+        if self.handle.is_none() {
+            self.not_before = now + AGAIN;
+            return Some(Duration::from_micros(AGAIN as u64));
+        }
+        None
+    }
+
+    /// Ends it, also in the middle of a delivery; the next one takes up what it had in hand.
+    pub fn stop(&mut self) {
+        self.slot.stop_courier();
+        self.looked = false;
+        if let Some(handle) = self.handle.take() {
+            handle.terminate();
+            handle.free();
+        }
+    }
+}

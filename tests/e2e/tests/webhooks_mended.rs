@@ -1,0 +1,83 @@
+//! What was wrong around a message is put right, and the message leaves (R004-13).
+
+use std::sync::OnceLock;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use e2e::Cluster;
+use e2e::receiver::{Receiver, Reply};
+
+fn strict() -> &'static Cluster {
+    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+    CLUSTER.get_or_init(|| {
+        let cluster = Cluster::plain().setting("automation_engine.http_strict_signing", "on").start();
+        cluster.give_key();
+        cluster
+    })
+}
+
+const KEY: [u8; 32] = [9; 32];
+
+fn set_key(db: &e2e::Database<'_>) {
+    db.execute(&format!("SELECT automation.set_secret('key', 'whsec_{}', owner => 'poster')", STANDARD.encode(KEY)));
+}
+
+#[test]
+fn a_message_held_back_for_want_of_a_secret_leaves_signed_when_its_endpoint_has_one() {
+    let db = strict().database("held_back");
+    db.open_post_office();
+    let receiver = Receiver::agreeable();
+    db.allow(&receiver);
+    let endpoint = |secret: &str| {
+        let url = receiver.url();
+        db.execute(&format!("SELECT automation.set_endpoint('there', '{url}', owner => 'poster'{secret})"));
+    };
+    endpoint("");
+    db.send_letters("hello", "'there'");
+    db.write_letters("hello", 1);
+    db.wait_until("it waits", "SELECT last_error LIKE 'not signed%' AND attempt = 0 FROM automation.deliveries");
+    set_key(&db);
+    endpoint(", secret => 'key'");
+    // Not for five minutes; another message, which can be sent, has the courier look.
+    db.execute("UPDATE automation_internal.outbox SET next_at = now()");
+    db.write_letters("hello", 1);
+    db.wait_for_state("hello", "delivered", 2);
+    assert!(receiver.received().iter().all(|message| message.is_signed_with(&KEY)));
+}
+
+#[test]
+fn dead_letters_go_where_the_endpoint_is_now() {
+    let db = strict().database("moved");
+    db.open_post_office();
+    set_key(&db);
+    let (old, new) = (Receiver::start(|_, _| Reply::Status(410, "")), Receiver::agreeable());
+    for (receiver, then) in [(&old, "dead"), (&new, "delivered")] {
+        db.allow(receiver);
+        let url = receiver.url();
+        db.execute(&format!("SELECT automation.set_endpoint('there', '{url}', secret => 'key', owner => 'poster')"));
+        if then == "dead" {
+            db.send_letters("hello", "'there'");
+            db.write_letters("hello", 1);
+        } else {
+            db.execute("SELECT automation.redrive(id) FROM automation.dead_letters");
+        }
+        db.wait_for_state("hello", then, 1);
+    }
+    assert_eq!(old.received()[0].id(), new.received()[0].id());
+    assert_eq!(db.number("SELECT count(*) FROM automation.endpoints WHERE disabled_at IS NULL"), 1);
+}
+
+#[test]
+fn what_is_rolled_back_is_not_sent() {
+    let db = strict().database("rolled_back");
+    db.open_post_office();
+    set_key(&db);
+    let receiver = Receiver::agreeable();
+    db.allow(&receiver);
+    db.send_letters("hello", &format!("'{}', $$ {{\"id\": new.id}} $$, secret => 'key'", receiver.url()));
+    db.execute("BEGIN; INSERT INTO letter (kind) VALUES ('hello'); SELECT automation.drain(); ROLLBACK");
+    db.write_letters("hello", 1);
+    db.wait_for_state("hello", "delivered", 1);
+    let received = receiver.received();
+    assert_eq!((received.len(), received[0].body.as_str()), (1, "{\"id\": 2}"));
+}

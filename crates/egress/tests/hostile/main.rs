@@ -1,4 +1,4 @@
-//! Receivers that misbehave: whatever they do, an attempt ends within its deadline, with little memory, and with an
+//! Receivers that misbehave: whatever they do, an attempt ends within its deadline, with little memory, and with an (R004-13)
 //! outcome that says whether the request can have arrived. Loopback only.
 mod receiver;
 mod tls;

@@ -335,6 +335,10 @@ impl DatabaseSlot {
 
     pub fn stop_courier(&self) {
         self.courier_stop.store(true, Ordering::Release);
+        self.wake_courier();
+    }
+
+    pub fn wake_courier(&self) {
         wake(self.courier.load(Ordering::Acquire));
     }
 

@@ -85,6 +85,10 @@ COMMENT ON TABLE automation_internal.outbox IS 'Messages on their way out. heade
 -- serves the courier
 CREATE INDEX outbox_next_at_idx ON automation_internal.outbox (next_at);
 
+-- serves whoever sends a message again that was given up
+CREATE INDEX dead_letter_delivery_id_idx ON automation_internal.dead_letter (((delivery ->> 'id')::bigint))
+    WHERE delivery IS NOT NULL;
+
 CREATE TABLE automation_internal.delivery (
     id               bigint      NOT NULL,
     message_id       uuid        NOT NULL,

@@ -151,7 +151,9 @@ impl Courier {
         let nothing = self.flights.is_empty() && self.unrecorded.is_empty() && self.look_at.is_none();
         let mut until = now + REST;
         if nothing {
-            let rest = if skips("courier_rest") { SECOND } else { REST };
+            // Where processes are few, an executor may be waiting for our place.
+            let wanted_elsewhere = self.slot.out_of_workers.load(Ordering::Acquire);
+            let rest = if wanted_elsewhere || skips("courier_rest") { SECOND } else { REST };
             if now - self.idle_since >= rest {
                 registration::exit(0);
             }

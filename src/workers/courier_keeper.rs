@@ -45,6 +45,10 @@ impl CourierKeeper {
             self.looked = false;
             self.not_before = now + AGAIN;
         }
+        if self.slot.out_of_workers.load(Ordering::Acquire) {
+            // One that only rests makes room for an executor.
+            self.slot.wake_courier();
+        }
         let wanted = gucs::http() && (self.slot.outbox_filled.load(Ordering::Acquire) || !self.looked);
         if !wanted || self.handle.is_some() {
             return None;

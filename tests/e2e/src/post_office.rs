@@ -8,7 +8,7 @@ use crate::database::Database;
 use crate::receiver::Receiver;
 
 const SCHEMA: &str = "
-    DO $$ BEGIN CREATE ROLE poster LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
+    DO $$ BEGIN CREATE ROLE poster LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
     CREATE TABLE letter (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, kind text NOT NULL);
     GRANT SELECT ON letter TO poster;
     SELECT automation.watch_table('letter')";

@@ -1,4 +1,4 @@
-//! Messages outlive everything: the courier, the server, the session that wants the database to itself.
+//! Messages outlive everything: the courier, the server, the session that wants the database to itself (R004-13).
 
 use std::time::{Duration, Instant};
 

@@ -373,6 +373,32 @@ fn an_idle_courier_runs_no_transactions() {
 }
 
 #[test]
+fn without_room_the_courier_waits_and_says_so_and_makes_room_itself() {
+    // The launcher, the conductor and one more fit: an executor or the courier.
+    let cluster = Cluster::plain()
+        .setting("max_worker_processes", "3")
+        .setting("max_logical_replication_workers", "0")
+        .setting("automation_engine.executor_idle_timeout", "2s")
+        .start();
+    let db = cluster.database("no_room");
+    db.open_post_office();
+    let receiver = Receiver::agreeable();
+    db.allow(&receiver);
+    db.send_letters("hello", &format!("'{}'", receiver.url()));
+    db.write_letters("hello", 1);
+    db.wait_until(
+        "status says what is missing",
+        "SELECT status = 'starved' FROM automation.status() WHERE item = 'courier'",
+    );
+    db.wait_for_state("hello", "delivered", 1);
+    // The courier has the place now, and would keep it for a minute.
+    let began = std::time::Instant::now();
+    db.write_letters("hello", 1);
+    db.wait_for_state("hello", "delivered", 2);
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+}
+
+#[test]
 fn switched_off_nothing_leaves_and_switched_on_everything_does() {
     let cluster = Cluster::plain().setting("automation_engine.http", "off").start();
     let db = cluster.database("switched");

@@ -23,29 +23,6 @@ fn set_key(db: &e2e::Database<'_>) {
 }
 
 #[test]
-fn a_message_held_back_for_want_of_a_secret_leaves_signed_when_its_endpoint_has_one() {
-    let db = strict().database("held_back");
-    db.open_post_office();
-    let receiver = Receiver::agreeable();
-    db.allow(&receiver);
-    let endpoint = |secret: &str| {
-        let url = receiver.url();
-        db.execute(&format!("SELECT automation.set_endpoint('there', '{url}', owner => 'poster'{secret})"));
-    };
-    endpoint("");
-    db.send_letters("hello", "'there'");
-    db.write_letters("hello", 1);
-    db.wait_until("it waits", "SELECT last_error LIKE 'not signed%' AND attempt = 0 FROM automation.deliveries");
-    set_key(&db);
-    endpoint(", secret => 'key'");
-    // Not for five minutes; another message, which can be sent, has the courier look.
-    db.execute("UPDATE automation_internal.outbox SET next_at = now()");
-    db.write_letters("hello", 1);
-    db.wait_for_state("hello", "delivered", 2);
-    assert!(receiver.received().iter().all(|message| message.is_signed_with(&KEY)));
-}
-
-#[test]
 fn dead_letters_go_where_the_endpoint_is_now() {
     let db = strict().database("moved");
     db.open_post_office();

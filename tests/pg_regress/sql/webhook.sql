@@ -115,6 +115,19 @@ SELECT url, tenant, body FROM ordered WHERE url LIKE '%failed';
 SELECT url FROM ordered;
 ROLLBACK;
 
+-- one message for each item and each row, each with an id of its own
+SELECT status FROM automation.define('k-many', trigger => automation.on_event('k.many'), steps => ARRAY[
+    automation.for_each('payload.items', ARRAY[automation.webhook('https://api.example.com/items/{{ repeat.item }}', $$ {"n": repeat.index} $$, id => 'each')]),
+    automation.bulk('SELECT n FROM generate_series(1, 2) AS n', ARRAY[automation.webhook('https://api.example.com/rows/{{ item.n }}', $$ {"n": item.n} $$, id => 'row')]),
+    automation.parallel(ARRAY[automation.webhook('https://api.example.com/left', '{}', id => 'left'), automation.webhook('https://api.example.com/right', '{}', id => 'right')])]);
+BEGIN;
+SELECT automation.emit('k.many', '{"items": ["a", "b"]}') > 0 AS emitted;
+SELECT automation.drain() > 0 AS ran;
+SELECT status FROM automation.runs WHERE automation = 'k-many' AND parent IS NULL;
+SELECT url, body FROM ordered ORDER BY url;
+SELECT count(DISTINCT message_id) FROM automation_internal.outbox;
+ROLLBACK;
+
 -- an endpoint that is gone, or disabled, fails the step
 SELECT automation.set_endpoint('old', 'https://old.example/');
 SELECT status FROM automation.define('k-old', trigger => automation.on_event('k.old'), steps => ARRAY[automation.webhook('old')]);

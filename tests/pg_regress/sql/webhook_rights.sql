@@ -110,6 +110,10 @@ SET ROLE regress_w_ann;
 SELECT role, host, port, cidr FROM automation.egress_rules;
 SELECT notices FROM automation.define('r-group', trigger => automation.on_event('r.z'), steps => ARRAY[automation.webhook('https://a.inside.example/')]);
 
+-- but a superuser, who is a member of every role, has none of what was allowed to others
+RESET ROLE;
+SELECT notices FROM automation.define('r-super', trigger => automation.on_event('r.s'), steps => ARRAY[automation.webhook('https://crm.example.com/', id => 's')]);
+
 -- another role sees nothing of it and cannot use it
 SET ROLE regress_w_bob;
 SELECT (SELECT count(*) FROM automation.secrets) AS secrets, (SELECT count(*) FROM automation.endpoints) AS endpoints, (SELECT count(*) FROM automation.egress_rules) AS rules;

@@ -1,5 +1,5 @@
 //! Receivers that misbehave: whatever they do, an attempt ends within its deadline, with little memory, and with an
-//! outcome that says whether the request can have arrived. Loopback only.
+//! outcome that says whether the request can have arrived (R004-13). Loopback only.
 mod receiver;
 mod tls;
 

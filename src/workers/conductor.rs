@@ -20,7 +20,7 @@ use crate::{gucs, janitor, store};
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How soon to look again at a timer that somebody has locked, in microseconds.
 const HELD_TIMER: i64 = 500_000;
-/// How often, in microseconds, the timers are looked at from the beginning while there is work.
+/// How often, in microseconds, the timers are looked at from the beginning, and the outbox at all, while there is work.
 const ALL_TIMERS: i64 = 10_000_000;
 /// How soon to try again while another session holds the cursor.
 const CONTENDED: Duration = Duration::from_millis(20);
@@ -198,6 +198,7 @@ impl Conductor {
             // A hint may have been lost with whoever should have given it.
             self.all_timers_at = now + ALL_TIMERS;
             self.timers_from = store::timers::EVER;
+            self.courier.look_again();
         }
         store::timers::look_from(self.timers_from);
         self.timer_found = None;

@@ -26,14 +26,19 @@ impl CourierKeeper {
         CourierKeeper { database, slot, handle: None, not_before: 0, looked: false }
     }
 
-    /// Looks, once and inside a transaction, whether an earlier courier has left something behind.
+    /// Looks, once and inside a transaction, whether there is something of which nobody has told.
     pub fn look(&mut self) {
         if !self.looked {
             self.looked = true;
             if deliveries::any() {
-                self.slot.outbox_filled.store(true, Ordering::Release);
+                self.slot.announce_outbox();
             }
         }
+    }
+
+    /// Nobody may have told of what is in the outbox now: COMMIT PREPARED tells nothing.
+    pub fn look_again(&mut self) {
+        self.looked = false;
     }
 
     /// Starts a courier if one is needed. Says how soon to look again, if that is not when somebody wakes us.

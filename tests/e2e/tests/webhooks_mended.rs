@@ -58,3 +58,22 @@ fn what_is_rolled_back_is_not_sent() {
     let received = receiver.received();
     assert_eq!((received.len(), received[0].body.as_str()), (1, "{\"id\": 2}"));
 }
+
+#[test]
+fn what_a_prepared_transaction_orders_is_sent_after_its_commit() {
+    let cluster = Cluster::plain().start();
+    let db = cluster.database("prepared");
+    db.open_post_office();
+    let receiver = Receiver::agreeable();
+    db.allow(&receiver);
+    db.send_letters("late", &format!("'{}'", receiver.url()));
+    // A courier that has nothing to do is told of nothing either: it must be looked for by itself.
+    for (nth, prepared) in ["first", "second"].into_iter().enumerate() {
+        db.execute(&format!(
+            "BEGIN; INSERT INTO letter (kind) VALUES ('late'); SELECT automation.drain(); PREPARE TRANSACTION '{prepared}'"
+        ));
+        assert_eq!(receiver.received().len(), nth, "not before its commit");
+        db.execute(&format!("COMMIT PREPARED '{prepared}'"));
+        db.wait_for_state("late", "delivered", nth + 1);
+    }
+}

@@ -35,28 +35,21 @@ pub struct Cursor {
     pub ahead: Vec<(u64, i64)>,
 }
 
-const TAKE: &str = "
-    SELECT c.from_snapshot::text, c.from_floor, c.to_snapshot::text, c.to_floor, c.to_ceiling, c.position,
-           c.to_at, c.ctid::text
-      FROM automation_internal.router_cursor AS c
-     WHERE c.singleton
-       FOR UPDATE SKIP LOCKED";
-const TAKE_AT: &str = "
-    SELECT c.from_snapshot::text, c.from_floor, c.to_snapshot::text, c.to_floor, c.to_ceiling, c.position,
-           c.to_at, c.ctid::text
-      FROM automation_internal.router_cursor AS c
-     WHERE c.ctid = $1::text::tid
-       FOR UPDATE SKIP LOCKED";
-const PEEK: &str = "
-    SELECT c.from_snapshot::text, c.from_floor, c.to_snapshot::text, c.to_floor, c.to_ceiling, c.position,
-           c.to_at, c.ctid::text
-      FROM automation_internal.router_cursor AS c
-     WHERE c.singleton";
-const PEEK_AT: &str = "
-    SELECT c.from_snapshot::text, c.from_floor, c.to_snapshot::text, c.to_floor, c.to_ceiling, c.position,
-           c.to_at, c.ctid::text
-      FROM automation_internal.router_cursor AS c
-     WHERE c.ctid = $1::text::tid";
+macro_rules! cursor {
+    ($which:literal) => {
+        concat!(
+            "SELECT c.from_snapshot::text, c.from_floor, c.to_snapshot::text, c.to_floor, c.to_ceiling, c.position,
+                    c.to_at, c.ctid::text
+               FROM automation_internal.router_cursor AS c
+              WHERE ",
+            $which
+        )
+    };
+}
+const TAKE: &str = cursor!("c.singleton FOR UPDATE SKIP LOCKED");
+const TAKE_AT: &str = cursor!("c.ctid = $1::text::tid FOR UPDATE SKIP LOCKED");
+const PEEK: &str = cursor!("c.singleton");
+const PEEK_AT: &str = cursor!("c.ctid = $1::text::tid");
 const WAIT: &str = "SELECT FROM automation_internal.router_cursor AS c WHERE c.singleton FOR UPDATE";
 
 /// Waits until nobody else is routing and keeps it so until this transaction ends.

@@ -344,12 +344,21 @@ impl DatabaseSlot {
 
     /// Something is due at this time.
     pub fn announce_timer(&self, due_at: i64) {
+        // 0 means none.
+        let due_at = if due_at == 0 { -1 } else { due_at };
         let earlier = |known: i64| (known == 0 || due_at < known).then_some(due_at);
-        let _ = self.timer_hint.fetch_update(Ordering::AcqRel, Ordering::Acquire, earlier);
-        let planned = self.next_timer.load(Ordering::Acquire);
+        // In one order with what `plan_timer` does: either we see the new plan, or it sees our hint.
+        let _ = self.timer_hint.fetch_update(Ordering::SeqCst, Ordering::SeqCst, earlier);
+        let planned = self.next_timer.load(Ordering::SeqCst);
         if planned == 0 || due_at < planned {
             self.wake_conductor();
         }
+    }
+
+    /// The conductor is going to look at the timers then. False if a hint has come that it has not seen yet.
+    pub fn plan_timer(&self, at: i64) -> bool {
+        self.next_timer.store(at, Ordering::SeqCst);
+        self.timer_hint.load(Ordering::SeqCst) == 0
     }
 
     pub fn is_quiesced(&self) -> bool {

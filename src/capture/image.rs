@@ -68,8 +68,24 @@ fn write_value(encoding: Encoding, value: Option<pg_sys::Datum>, out: &mut Vec<u
     }
 }
 
-/// Writes the columns that `wanted` picks as one JSON object. Returns true if a value was left out for its size.
+/// Writes the columns that `wanted` picks and that may be shown as one JSON object. Returns true if a value was left out for
+/// its size.
 pub fn write_image(
+    plan: &Plan,
+    row: &Fields,
+    limit: usize,
+    mut wanted: impl FnMut(usize, &Column) -> bool,
+    out: &mut Vec<u8>,
+) -> bool {
+    write_object(plan, row, limit, |i, column| wanted(i, column) && (!plan.key_only || column.is_key), out)
+}
+
+/// Writes all columns, whatever their size and whoever may see them: to compare, not to keep.
+pub fn write_whole(plan: &Plan, row: &Fields, out: &mut Vec<u8>) {
+    write_object(plan, row, usize::MAX, |_, _| true, out);
+}
+
+fn write_object(
     plan: &Plan,
     row: &Fields,
     limit: usize,
@@ -80,7 +96,7 @@ pub fn write_image(
     out.push(b'{');
     let start = out.len();
     for (i, column) in plan.columns.iter().enumerate() {
-        if !wanted(i, column) || (plan.key_only && !column.is_key) {
+        if !wanted(i, column) {
             continue;
         }
         if out.len() > start {

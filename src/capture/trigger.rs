@@ -6,7 +6,7 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use super::image::{self, Fields};
-use super::plan::{Plan, plan_for};
+use super::plan::{Column, Plan, plan_for};
 use crate::gucs;
 use crate::pg::raw::unguarded;
 use crate::pg::settings::Pinned;
@@ -227,27 +227,26 @@ fn insert(plan: &std::rc::Rc<Plan>, tuple: pg_sys::HeapTuple, new: &Fields) {
     flush_moved(Some(plan.relation));
     let Some(moved) = moved else { return created(plan, new) };
     let old = Fields::of(moved.tuple, moved.descriptor, moved.plan.width);
+    // The two partitions may lay out their columns differently, so whole images are compared, not the tuples; what is
+    // written of them is another matter.
     let (mut before, mut after) = (Vec::new(), Vec::new());
-    let limit = gucs::max_value_bytes();
-    // The two partitions may lay out their columns differently, so the images are compared, not the tuples.
-    let mut cut = image::write_image(&moved.plan, &old, limit, |_, _| true, &mut before);
-    cut |= image::write_image(plan, new, limit, |_, _| true, &mut after);
-    let (Some(before), Some(after_fields)) = (parse_object(&before), parse_object(&after)) else {
+    image::write_whole(&moved.plan, &old, &mut before);
+    image::write_whole(plan, new, &mut after);
+    let (Some(before), Some(after)) = (parse_object(&before), parse_object(&after)) else {
         return created(plan, new);
     };
     let changed: Vec<usize> = (0..plan.columns.len())
-        .filter(|&i| before.get(&plan.columns[i].name) != after_fields.get(&plan.columns[i].name))
+        .filter(|&i| before.get(&plan.columns[i].name) != after.get(&plan.columns[i].name))
         .collect();
     if changed.is_empty() {
         return;
     }
-    let mut prev = serde_json::Map::new();
-    for &i in &changed {
-        let name = &plan.columns[i].name;
-        prev.insert(name.clone(), before.get(name).cloned().unwrap_or_default());
-    }
-    let prev = serde_json::Value::Object(prev).to_string();
-    emit(plan, Op::Updated, new, cut, Some(&changed), Some(prev.as_bytes()), Some(&after));
+    let limit = gucs::max_value_bytes();
+    let (mut prev, mut next) = (Vec::new(), Vec::new());
+    let has_changed = |column: &Column| changed.iter().any(|&i| plan.columns[i].name == column.name);
+    let cut_prev = image::write_image(&moved.plan, &old, limit, |_, column| has_changed(column), &mut prev);
+    let cut_next = image::write_image(plan, new, limit, |_, _| true, &mut next);
+    emit(plan, Op::Updated, new, cut_prev || cut_next, Some(&changed), Some(&prev), Some(&next));
 }
 
 fn parse_object(bytes: &[u8]) -> Option<serde_json::Map<String, serde_json::Value>> {

@@ -44,19 +44,25 @@ const LEAF: u16 = 1 << 0;
 const ROOT: u16 = 1 << 1;
 const HAS_GARBAGE: u16 = 1 << 6;
 
-/// Does the index hold one rising bigint for each row, and may it be written to like this?
+/// Does the index hold one bigint for each row, in rising order and never null, and may it be written to like this?
 ///
 /// # Safety
-/// An open index.
-pub unsafe fn is_of_rising_bigints(index: pg_sys::Relation) -> bool {
+/// An open index, and its open table.
+pub unsafe fn is_of_rising_bigints(index: pg_sys::Relation, table: pg_sys::Relation) -> bool {
     // SAFETY: as demanded of the caller; an index has at least one column.
     unsafe {
-        let class = &*(*index).rd_rel;
-        (*(*index).rd_index).indnatts == 1
+        let (class, form) = (&*(*index).rd_rel, (*index).rd_index);
+        let column = *(*form).indkey.values.as_ptr();
+        (*form).indnatts == 1
+            && column > 0
+            // Nulls stand behind all numbers.
+            && (*super::raw::attribute((*table).rd_att, column as usize - 1)).attnotnull
             && class.relam == pg_sys::BTREE_AM_OID
-            && class.relpersistence == pg_sys::RELPERSISTENCE_PERMANENT as std::ffi::c_char
             && (*super::raw::attribute((*index).rd_att, 0)).atttypid == pg_sys::INT8OID
             && *(*index).rd_indoption == 0
+            // What is not logged, for good or until its transaction ends, must not be logged in parts.
+            && class.relpersistence == pg_sys::RELPERSISTENCE_PERMANENT as std::ffi::c_char
+            && pg_sys::wal_level >= pg_sys::WalLevel::WAL_LEVEL_REPLICA as i32
     }
 }
 

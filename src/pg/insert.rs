@@ -96,8 +96,7 @@ unsafe fn insert_into_indexes(
         let count = if list.is_null() { 0 } else { (*list).length as usize };
         for i in 0..count {
             let oid = (*(*list).elements.add(i)).oid_value;
-            // The lock on the table keeps its indexes: whoever drops or rebuilds one waits for that lock.
-            let index = unguarded::index_open(oid, pg_sys::NoLock as i32);
+            let index = unguarded::index_open(oid, pg_sys::RowExclusiveLock as i32);
             let form = (*index).rd_index;
             if (*form).indisready {
                 let partial = !unguarded::heap_attisnull(
@@ -105,7 +104,7 @@ unsafe fn insert_into_indexes(
                     pg_sys::Anum_pg_index_indpred as i32,
                     std::ptr::null_mut(),
                 );
-                if !partial && !entries.is_empty() && btree_append::is_of_rising_bigints(index) {
+                if !partial && !entries.is_empty() && btree_append::is_of_rising_bigints(index, relation) {
                     insert_rising(index, relation, tuples, places, entries);
                 } else {
                     for (tuple, place) in tuples.iter().zip(places.iter_mut()) {

@@ -169,10 +169,10 @@ pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
         next,
         payload,
     ];
+    // First, because it also sees to it that we hear of rollbacks.
+    workers::wake::conductor_at_commit();
     // If the table is gone, the extension is being dropped under us, and there is nobody left to tell.
-    if PENDING.with(|pending| pending.borrow_mut().add("event", at, command, row)) {
-        workers::wake::conductor_at_commit();
-    }
+    PENDING.with(|pending| pending.borrow_mut().add("event", at, command, row));
 }
 
 /// Inserts the events that wait.
@@ -186,17 +186,27 @@ pub fn insert_buffered() {
 
 /// A subtransaction was rolled back.
 pub fn discard_buffered(subtransaction: pg_sys::SubTransactionId) {
-    PENDING.with(|pending| pending.borrow_mut().discard(subtransaction));
+    settle(|pending| pending.discard(subtransaction));
 }
 
 /// A subtransaction has ended well.
 pub fn hand_over_buffered(subtransaction: pg_sys::SubTransactionId, parent: pg_sys::SubTransactionId) {
-    PENDING.with(|pending| pending.borrow_mut().hand_over(subtransaction, parent));
+    settle(|pending| pending.hand_over(subtransaction, parent));
 }
 
 /// The transaction is over.
 pub fn forget_buffered() {
-    PENDING.with(|pending| pending.borrow_mut().forget());
+    settle(Pending::forget);
+}
+
+/// A session that is terminated while it inserts ends there: its rollback finds what waits in use, and needs nothing of it
+/// any more. A panic instead would end the rollback before it has let go of the locks.
+fn settle(work: impl FnOnce(&mut Pending)) {
+    PENDING.with(|pending| {
+        if let Ok(mut pending) = pending.try_borrow_mut() {
+            work(&mut pending);
+        }
+    });
 }
 
 /// An event as it was read back.

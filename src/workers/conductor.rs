@@ -186,7 +186,9 @@ impl Conductor {
         let due = self.next_timer <= now;
         let queued = self.slot.work_queued.swap(false, Ordering::AcqRel);
         if !hinted && !moved && !due && !queued {
-            self.slot.next_timer.store(self.next_timer, Ordering::Release);
+            if !self.slot.plan_timer(self.next_timer) {
+                return Next::Again;
+            }
             if heartbeat {
                 registration::report_statistics();
             }
@@ -261,7 +263,9 @@ impl Conductor {
     fn after_look(&mut self, now: i64, wait: Duration) -> Next {
         // What we committed ourselves is no news.
         let pool_wait = self.attend_workers(now);
-        self.slot.next_timer.store(self.next_timer, Ordering::Release);
+        if !self.slot.plan_timer(self.next_timer) {
+            return Next::Again;
+        }
         let wait = pool_wait.map_or(wait, |pool| pool.min(wait));
         Next::Wait(wait.min(self.until_timer(clock::now())))
     }

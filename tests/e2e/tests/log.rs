@@ -82,3 +82,28 @@ fn a_crash_while_many_events_are_written_leaves_a_sound_index() {
         expect_sound_indexes(&db);
     }
 }
+
+#[test]
+fn a_session_that_is_terminated_while_it_records_a_change_lets_go_of_everything() {
+    let cluster = Cluster::start();
+    let db = cluster.database("log");
+    open(&db);
+    let mut victim = db.client().expect("a session");
+    victim.batch_execute("UPDATE item SET n = 1 WHERE id = 1").expect("an update");
+    let pid: i32 = victim.query_one("SELECT pg_backend_pid()", &[]).expect("its pid").get(0);
+    let blocker = cluster.connect("log");
+    blocker.execute("BEGIN; LOCK TABLE automation_internal.event IN ACCESS EXCLUSIVE MODE");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(move || victim.batch_execute("UPDATE item SET n = n + 1 WHERE id = 1"));
+        db.wait_until(
+            "it waits for the log",
+            &format!("SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = {pid}"),
+        );
+        db.execute(&format!("SELECT pg_terminate_backend({pid})"));
+        assert!(waiting.join().expect("a thread").is_err());
+    });
+    blocker.execute("ROLLBACK");
+    db.wait_until("it is gone", &format!("SELECT NOT EXISTS (SELECT FROM pg_locks WHERE pid = {pid})"));
+    db.execute("BEGIN; LOCK TABLE item IN ACCESS EXCLUSIVE MODE NOWAIT; ROLLBACK");
+    assert_eq!(db.number("SELECT n FROM item WHERE id = 1"), 1);
+}

@@ -212,6 +212,26 @@ SELECT automation.watch_table('secret');
 INSERT INTO secret VALUES (1, 'hush');
 UPDATE secret SET v = 'still';
 SELECT * FROM heard();
+-- also when it moves to another partition
+CREATE TABLE secret_regions (id int, region text, v text) PARTITION BY LIST (region);
+CREATE TABLE secret_regions_eu PARTITION OF secret_regions FOR VALUES IN ('eu');
+CREATE TABLE secret_regions_us PARTITION OF secret_regions FOR VALUES IN ('us');
+ALTER TABLE secret_regions ENABLE ROW LEVEL SECURITY;
+SELECT automation.watch_table('secret_regions', id_columns => '{id}');
+INSERT INTO secret_regions VALUES (1, 'eu', 'hush');
+UPDATE secret_regions SET region = 'us', v = 'still';
+SELECT * FROM heard();
+DROP TABLE secret_regions;
+-- a value that is left out for its size may be what changed
+CREATE TABLE large_regions (id int, region text, v text) PARTITION BY LIST (region);
+CREATE TABLE large_regions_eu PARTITION OF large_regions FOR VALUES IN ('eu');
+CREATE TABLE large_regions_us PARTITION OF large_regions FOR VALUES IN ('us');
+SELECT automation.watch_table('large_regions', id_columns => '{id}');
+INSERT INTO large_regions VALUES (1, 'eu', repeat('x', 200000));
+UPDATE large_regions SET region = 'us', v = repeat('y', 200000);
+SELECT topic, changed, truncated, prev, next FROM automation.events WHERE kind = 'large_regions' AND op = 'updated';
+SELECT count(*) FROM heard();
+DROP TABLE large_regions;
 CREATE TABLE secret_parts (id int PRIMARY KEY, v text) PARTITION BY RANGE (id);
 CREATE TABLE secret_parts_1 PARTITION OF secret_parts FOR VALUES FROM (0) TO (10);
 CREATE TABLE secret_parts_2 PARTITION OF secret_parts FOR VALUES FROM (10) TO (20);

@@ -48,6 +48,25 @@ mod tests {
     }
 
     #[pg_test]
+    fn numbers_are_written_as_sql_writes_them() {
+        run("CREATE TABLE numbers (id serial PRIMARY KEY, n numeric)");
+        run("SELECT automation.watch_table('numbers')");
+        run("INSERT INTO numbers (n) SELECT v::numeric FROM unnest('{0,0.00,-0.0,1,-1,9,10,9999,10000,10001,99999999,100000000,
+             0.1,0.0001,0.00010,0.00001,0.00000001,-0.5,1234.5678,12345.6789,1e4,1e8,1e20,1e100,1e250,1e300,1e-63,1e-64,1e-70,
+             1e-300,NaN,Infinity,-Infinity}'::text[]) AS v");
+        run("INSERT INTO numbers (n)
+             SELECT (CASE WHEN i % 2 = 0 THEN 1 ELSE -1 END)
+                    * round((random() * 1e9)::numeric * 10::numeric ^ (i % 40 - 20), (i * 7) % 45) FROM generate_series(1, 20000) AS i");
+        run(
+            "INSERT INTO numbers (n) SELECT i * 10::numeric ^ (k - 30) FROM generate_series(0, 20) AS i, generate_series(0, 60) AS k",
+        );
+        let differing = "SELECT count(*) FROM numbers AS w JOIN automation_internal.event AS e ON w.id = e.entity_id::int AND e.kind = 'numbers'
+                          WHERE e.next ->> 'n' IS DISTINCT FROM w.n::text";
+        assert_eq!(number(differing), 0);
+        assert!(number("SELECT count(*) FROM automation.events WHERE kind = 'numbers'") > 21_000);
+    }
+
+    #[pg_test]
     fn a_value_over_the_limit_is_left_out_and_the_write_succeeds() {
         shop();
         run("INSERT INTO orders (id, note) VALUES (1, repeat('x', 200000))");

@@ -107,12 +107,25 @@ fn update(plan: &Plan, old: &Fields, new: &Fields) {
     }
 }
 
+thread_local! {
+    /// Memory for the images of the next update: asking for it anew for each row takes as long as writing them.
+    static IMAGES: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+}
+
+/// More is given back.
+const KEPT_MEMORY: usize = 64 * 1024;
+
 fn updated(plan: &Plan, old: &Fields, new: &Fields, changed: &[usize]) {
     let limit = gucs::max_value_bytes();
-    let (mut prev, mut next) = (Vec::with_capacity(64), Vec::with_capacity(256));
+    let (mut prev, mut next) = IMAGES.take();
+    prev.clear();
+    next.clear();
     let cut_prev = image::write_image(plan, old, limit, |i, _| changed.contains(&i), &mut prev);
     let cut_next = image::write_image(plan, new, limit, |_, _| true, &mut next);
     emit(plan, Op::Updated, new, cut_prev || cut_next, Some(changed), Some(&prev), Some(&next));
+    if prev.capacity() + next.capacity() <= KEPT_MEMORY {
+        IMAGES.set((prev, next));
+    }
 }
 
 fn created(plan: &Plan, new: &Fields) {

@@ -8,8 +8,8 @@ use std::io::Write;
 
 use pgrx::pg_sys;
 
-use super::instant;
 use super::raw::unguarded;
+use super::{instant, numeric_text};
 
 /// How to write one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,13 +84,13 @@ impl Encoding {
                 Self::Int8 => write_integer(out, value.value() as i64),
                 Self::Float4 => write_float(out, f64::from(f32::from_bits(value.value() as u32)), true),
                 Self::Float8 => write_float(out, f64::from_bits(value.value() as u64), false),
-                Self::Numeric => with_cstring(numeric_text(value), |text| {
-                    if matches!(text, b"NaN" | b"Infinity" | b"-Infinity") {
-                        write_string(out, text);
-                    } else {
-                        out.extend_from_slice(text);
+                Self::Numeric => {
+                    let mut written = false;
+                    with_varlena(value, |stored| written = numeric_text::write(out, stored));
+                    if !written {
+                        write_rare_numeric(out, value);
                     }
-                }),
+                }
                 Self::Text => with_varlena(value, |text| write_string(out, text)),
                 Self::Json => with_varlena(value, |text| write_json(out, text)),
                 Self::Jsonb => {
@@ -157,7 +157,21 @@ unsafe fn direct_call(
     unsafe { pgrx::direct_function_call_as_datum(function, &[Some(value)]) }.unwrap_or(pg_sys::Datum::from(0usize))
 }
 
-unsafe fn numeric_text(value: pg_sys::Datum) -> pg_sys::Datum {
+/// A numeric that is large, not a number or infinite.
+unsafe fn write_rare_numeric(out: &mut Vec<u8>, value: pg_sys::Datum) {
+    // SAFETY: a numeric, not null.
+    unsafe {
+        with_cstring(numeric_out(value), |text| {
+            if matches!(text, b"NaN" | b"Infinity" | b"-Infinity") {
+                write_string(out, text);
+            } else {
+                out.extend_from_slice(text);
+            }
+        });
+    }
+}
+
+unsafe fn numeric_out(value: pg_sys::Datum) -> pg_sys::Datum {
     // SAFETY: the output function of numeric and a numeric, with Postgres' own way to call it.
     unsafe { pg_sys::DirectFunctionCall1Coll(Some(unguarded::numeric_out), pg_sys::InvalidOid, value) }
 }

@@ -18,6 +18,7 @@ pub mod listen;
 pub mod log_scan;
 pub mod names;
 pub mod notify;
+pub mod numeric_text;
 pub mod query_pages;
 pub mod random;
 pub mod raw;

@@ -93,17 +93,30 @@ pub fn find(id: i64) -> Option<(pg_sys::Oid, String)> {
 }
 
 // An endpoint that has moved meanwhile is the one that is meant: that may be why it is sent again.
-const QUEUE_AGAIN: &str = "
-    INSERT INTO automation_internal.outbox (id, message_id, owner, automation_id, run_id, step, event_id, tenant, endpoint,
-                                            url, method, headers, body, secret, delivery, timeout_ms, max_attempts,
-                                            backoff, created_at, next_at)
-    SELECT pg_catalog.nextval('automation_internal.outbox_id_seq'), d.message_id, d.owner, d.automation_id, d.run_id,
-           d.step, d.event_id, d.tenant, d.endpoint, COALESCE(e.url, d.url), d.method, d.headers, d.body, d.secret,
-           d.delivery, d.timeout_ms, d.max_attempts, d.backoff, $2, $2
-      FROM automation_internal.delivery AS d
-      LEFT JOIN automation_internal.endpoint AS e ON e.owner = d.owner AND e.name = d.endpoint
-     WHERE d.id = $1
- RETURNING id";
+macro_rules! queue {
+    ($message:literal, $which:literal) => {
+        concat!(
+            "INSERT INTO automation_internal.outbox (id, message_id, owner, automation_id, run_id, step, event_id, tenant,
+                                                     endpoint, url, method, headers, body, secret, delivery, timeout_ms,
+                                                     max_attempts, backoff, created_at, next_at)
+             SELECT pg_catalog.nextval('automation_internal.outbox_id_seq'), d.message_id, d.owner, d.automation_id,
+                    d.run_id, d.step, d.event_id, d.tenant, d.endpoint, COALESCE(e.url, d.url), d.method, d.headers,
+                    d.body, d.secret, d.delivery, d.timeout_ms, d.max_attempts, d.backoff, $2, $2
+               FROM ",
+            $message,
+            " LEFT JOIN automation_internal.endpoint AS e ON e.owner = d.owner AND e.name = d.endpoint
+              WHERE ",
+            $which,
+            " RETURNING id"
+        )
+    };
+}
+const QUEUE_AGAIN: &str = queue!("automation_internal.delivery AS d", "d.id = $1");
+const QUEUE_LETTER: &str = queue!(
+    "automation_internal.dead_letter AS l
+     CROSS JOIN pg_catalog.json_populate_record(NULL::automation_internal.outbox, l.delivery) AS d",
+    "l.id = $1 AND l.delivery IS NOT NULL"
+);
 
 // Whoever sends it again has seen the letter.
 const FORGET_LETTER: &str = "
@@ -119,19 +132,6 @@ pub fn queue_again(id: i64, now: Micros) -> Option<i64> {
     crate::workers::wake::courier_at_commit();
     queued.flatten()
 }
-
-const QUEUE_LETTER: &str = "
-    INSERT INTO automation_internal.outbox (id, message_id, owner, automation_id, run_id, step, event_id, tenant, endpoint,
-                                            url, method, headers, body, secret, delivery, timeout_ms, max_attempts,
-                                            backoff, created_at, next_at)
-    SELECT pg_catalog.nextval('automation_internal.outbox_id_seq'), d.message_id, d.owner, d.automation_id, d.run_id,
-           d.step, d.event_id, d.tenant, d.endpoint, COALESCE(e.url, d.url), d.method, d.headers, d.body, d.secret,
-           d.delivery, d.timeout_ms, d.max_attempts, d.backoff, $2, $2
-      FROM automation_internal.dead_letter AS l
-     CROSS JOIN pg_catalog.json_populate_record(NULL::automation_internal.outbox, l.delivery) AS d
-      LEFT JOIN automation_internal.endpoint AS e ON e.owner = d.owner AND e.name = d.endpoint
-     WHERE l.id = $1 AND l.delivery IS NOT NULL
- RETURNING id";
 
 /// Queues the message of a dead letter once more; None if the letter is about something else.
 pub fn queue_letter(letter: i64, now: Micros) -> Option<i64> {

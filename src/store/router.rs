@@ -169,33 +169,91 @@ pub fn finish_batch(cursor: &Cursor, to: &Moment) {
     }
 }
 
-/// Events in a range of ids, in order.
-pub fn events_between(log: &mut LogScan, above: i64, up_to: i64, limit: i64) -> Vec<Event> {
-    read_between(log, above, up_to, limit as usize, |_| true)
+/// What becomes of a row that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// It is not part of the batch.
+    Skip,
+    /// It is part of it, and nobody wants to know more.
+    Count,
+    /// It is part of it, and somebody does.
+    Read,
 }
 
-/// Each partition gives its first `limit`; more than one of them has any only around midnight.
-fn read_between(log: &mut LogScan, above: i64, up_to: i64, limit: usize, wanted: impl Fn(u64) -> bool) -> Vec<Event> {
-    let mut events: Vec<Event> = Vec::new();
-    if limit == 0 {
-        return events;
+/// A stretch of the log as it was read.
+#[derive(Debug, Default)]
+pub struct Stretch {
+    /// The rows of it, whatever became of them.
+    pub rows: usize,
+    /// The id of the last one.
+    pub last: Option<i64>,
+    /// How many belong to the batch.
+    pub members: usize,
+    /// Those of them that somebody wants to know of, in order.
+    pub events: Vec<Event>,
+}
+
+impl Stretch {
+    /// Adds one that lies behind it.
+    fn extend(&mut self, next: Stretch) {
+        self.rows += next.rows;
+        self.last = next.last.or(self.last);
+        self.members += next.members;
+        self.events.extend(next.events);
     }
+}
+
+/// Events in a range of ids, in order.
+pub fn events_between(
+    log: &mut LogScan,
+    above: i64,
+    up_to: i64,
+    limit: i64,
+    judge: impl Fn(&Row<'_>) -> Use,
+) -> Stretch {
+    read_between(log, above, up_to, limit as usize, |row| Some(judge(row)))
+}
+
+/// Each partition gives its first `limit`; more than one of them has any only around midnight. Rows of which `judge` says
+/// nothing do not count.
+fn read_between(
+    log: &mut LogScan,
+    above: i64,
+    up_to: i64,
+    limit: usize,
+    judge: impl Fn(&Row<'_>) -> Option<Use>,
+) -> Stretch {
+    if limit == 0 {
+        return Stretch::default();
+    }
+    let (mut rows, mut events): (Vec<(i64, Use)>, Vec<Event>) = (Vec::new(), Vec::new());
     let (mut begin, mut last) = (0, i64::MIN);
+    let mut partitions = 1;
     log.by_id(above, up_to, |row| {
         let id = row.int8(1).unwrap_or_default();
         if id < last {
             // the next partition
-            begin = events.len();
+            begin = rows.len();
+            partitions += 1;
         }
         last = id;
-        if wanted(row.int8(2).unwrap_or_default() as u64) {
-            events.extend(Event::read_logged(row));
+        if let Some(verdict) = judge(row) {
+            rows.push((id, verdict));
+            if verdict == Use::Read {
+                events.extend(Event::read_logged(row));
+            }
         }
-        if events.len() - begin >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if rows.len() - begin >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    events.sort_by_key(|event| event.id);
-    events.truncate(limit);
-    events
+    if partitions > 1 {
+        rows.sort_unstable_by_key(|(id, _)| *id);
+        rows.truncate(limit);
+        let last = rows.last().map_or(above, |(id, _)| *id);
+        events.retain(|event| event.id <= last);
+        events.sort_by_key(|event| event.id);
+    }
+    let members = rows.iter().filter(|(_, verdict)| *verdict != Use::Skip).count();
+    Stretch { rows: rows.len(), last: rows.last().map(|(id, _)| *id), members, events }
 }
 
 /// Which transactions are late: those of a list, and those of a range.
@@ -217,9 +275,9 @@ pub fn events_since_seen(snapshot: &Snapshot, xid: u64, above: i64) -> (Vec<Even
         listed.retain(|xid| *xid != 0);
         let late = Late { listed: &listed, from: snapshot.xmax, below: u64::MAX };
         let Some(mut log) = LogScan::open() else { return (Vec::new(), false) };
-        let found = events_of(&mut log, &late, above, i64::MAX, PAGE);
-        let more = found.len() as i64 >= PAGE;
-        (found, more)
+        let found = events_of(&mut log, &late, above, i64::MAX, PAGE, |_| Use::Read);
+        let more = found.rows as i64 >= PAGE;
+        (found.events, more)
     })
 }
 
@@ -257,22 +315,35 @@ pub fn events_after(at: i64) -> Vec<Event> {
 /// Only the first event of each group is to be found by its transaction; it says how far the group reaches, and the
 /// ids up to there are read. `limit` groups of one transaction have at least as many events, so what lies behind them is
 /// not needed yet.
-pub fn events_of(log: &mut LogScan, late: &Late<'_>, above: i64, up_to: i64, limit: i64) -> Vec<Event> {
+pub fn events_of(
+    log: &mut LogScan,
+    late: &Late<'_>,
+    above: i64,
+    up_to: i64,
+    limit: i64,
+    judge: impl Fn(&Row<'_>) -> Use,
+) -> Stretch {
     let mut xids = log.transactions(late.from, late.below, up_to);
     xids.extend(late.listed);
     xids.sort_unstable();
     let limit = limit as usize;
     let mut ranges: Vec<(i64, i64)> = xids.iter().flat_map(|xid| log.groups_of(*xid, above, up_to, limit)).collect();
     ranges.sort_unstable();
-    let mut events = Vec::new();
+    let of_them = |row: &Row<'_>| xids.binary_search(&xid_of(row)).is_ok().then(|| judge(row));
+    let mut found = Stretch::default();
     for (first, last) in joined(&ranges) {
         let (from, to) = (above.max(first - 1), up_to.min(last));
-        events.extend(read_between(log, from, to, limit - events.len(), |xid| xids.binary_search(&xid).is_ok()));
-        if events.len() >= limit {
+        found.extend(read_between(log, from, to, limit - found.rows, of_them));
+        if found.rows >= limit {
             break;
         }
     }
-    events
+    found
+}
+
+/// The transaction that a row of the log is of.
+pub fn xid_of(row: &Row<'_>) -> u64 {
+    row.int8(2).unwrap_or_default() as u64
 }
 
 /// Ranges so near to each other that reading across is cheaper than another look.

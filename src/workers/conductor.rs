@@ -293,7 +293,7 @@ impl Conductor {
         }
         // A batch that failed is tried again event by event, so that one bad event does not hold up the rest.
         let limit = if self.failures > 0 { 1 } else { gucs::route_batch_size() };
-        match router::route(limit) {
+        match router::route(limit, self.next_timer <= now) {
             Routed::Busy => Look::Busy,
             Routed::Events { events, dispatches, more, owners } => {
                 janitor::fold_definition_changes();

@@ -67,7 +67,7 @@ pub fn route(limit: i64, with_timers: bool) -> Routed {
     as_engine(|| {
         let Some(cursor) = cursor_store::take() else { return Routed::Busy };
         failpoint("route_taken");
-        let Some(to) = cursor.to.clone().or_else(cursor_store::present) else { return Routed::Busy };
+        let Some(to) = cursor.end_of_batch() else { return Routed::Busy };
         // Asked after the batch's end was set: whoever listened before a change that is in it was committed is heard of.
         let ears = definitions::ears();
         let Batch { members, events, position, done } = next_events(&cursor, &to, limit, &ears);
@@ -478,7 +478,7 @@ fn entity_key(active: &Active, event: &Event) -> Option<i64> {
 pub fn set_aside_next_event(message: &str) {
     as_engine(|| {
         let Some(cursor) = cursor_store::take() else { return };
-        let Some(to) = cursor.to.clone().or_else(cursor_store::present) else { return };
+        let Some(to) = cursor.end_of_batch() else { return };
         let Batch { events, position, done, .. } = next_events(&cursor, &to, 1, &Ears::open());
         if let Some(event) = events.first() {
             let text = format!("event {} could not be routed and was set aside", event.id);

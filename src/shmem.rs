@@ -5,16 +5,20 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, 
 
 use pgrx::pg_sys;
 
+use crate::store::event_ids;
+
 pub const DATABASES: usize = 64;
 pub const EXECUTORS: usize = 128;
 
-/// The whole segment. Zeroed memory is a valid, empty state, so it needs no initialisation of its own.
+/// The whole segment. Zeroed memory is a valid, empty state but for the locks, see `attach`.
 #[repr(C)]
 pub struct Shared {
     /// PGPROC number + 1 of the launcher, 0 if there is none.
     launcher: AtomicU32,
     /// Changes whenever the launcher should look at the databases again.
     pub launcher_wanted: AtomicU64,
+    /// Of the locks in here.
+    tranche: AtomicI32,
     /// Random, new after every start and crash of the server.
     pub boot: AtomicU64,
     /// Raised when a claimed batch was given back; claimers then forget how far the queue was known to be empty.
@@ -74,6 +78,7 @@ pub struct DatabaseSlot {
     pub courier_failed: AtomicI64,
     /// Waits that only the sweep found fulfilled; stays 0 unless a wake-up was lost.
     pub rescued: AtomicI64,
+    pub event_ids: event_ids::Counter,
 }
 
 /// States of a database slot.
@@ -133,8 +138,14 @@ fn attach() -> &'static Shared {
             let mut random = [0u8; 8];
             pg_sys::pg_strong_random(random.as_mut_ptr().cast(), 8);
             (*shared).boot.store(u64::from_ne_bytes(random) | 1, Ordering::Relaxed);
+            let tranche = pg_sys::LWLockNewTrancheId();
+            (*shared).tranche.store(tranche, Ordering::Relaxed);
+            for slot in &(*shared).databases {
+                slot.event_ids.prepare(tranche);
+            }
         }
         pg_sys::LWLockRelease(lock);
+        pg_sys::LWLockRegisterTranche((*shared).tranche.load(Ordering::Relaxed), c"automation_engine_ids".as_ptr());
         SHARED.store(shared, Ordering::Relaxed);
         &*shared
     }
@@ -382,6 +393,7 @@ impl DatabaseSlot {
         for counter in [&self.routed_events, &self.routed_dispatches, &self.turns, &self.errors] {
             counter.store(0, Ordering::Release);
         }
+        self.event_ids.forget();
         self.database.store(0, Ordering::Release);
     }
 }

@@ -1,7 +1,8 @@
 -- Tables of the engine: singular nouns, written by the extension alone. Everything on the hot path (event,
 -- run_history, stat, log) is insert-only; dispatch is the one queue, inserted by the conductor and deleted by executors.
 
-CREATE SEQUENCE automation_internal.event_id_seq CACHE 1;
+-- Gives out blocks of ids, see src/store/event_ids.rs.
+CREATE SEQUENCE automation_internal.event_id_seq INCREMENT 128 CACHE 1;
 CREATE SEQUENCE automation_internal.run_id_seq CACHE 1;
 
 CREATE TABLE automation_internal.entity_kind (

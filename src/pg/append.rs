@@ -8,12 +8,12 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use pgrx::pg_sys;
-use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 use super::clock::{self, Micros};
 use super::insert::{InPartialIndex, every_row, insert_tuples, no_row};
 use super::names;
 use super::raw::unguarded;
+use crate::store::event_ids;
 
 /// A column value ready for `heap_form_tuple`.
 pub type Cell = Option<pg_sys::Datum>;
@@ -313,16 +313,11 @@ unsafe fn field<T>(tuple: pg_sys::HeapTuple, at: usize) -> *mut T {
 /// (xid, id) holds that one only. Drawn as late as this so that ids rise with the commands that made the changes, and
 /// while the rows are still locked.
 fn draw_ids(rows: &[Waiting]) {
-    let (Some(first), Some(sequence)) = (rows.first(), names::internal_relation("event_id_seq")) else { return };
-    // SAFETY: tuples formed by us; several draws share one guard, and nothing in it has a destructor.
+    // SAFETY: tuples formed by us.
     unsafe {
-        pg_guard_ffi_boundary(|| {
-            for row in rows {
-                *field::<i64>(row.tuple, ID_AT) = unguarded::nextval_internal(sequence, false);
-            }
-        });
-        let from = *field::<i64>(first.tuple, ID_AT);
-        let to = rows.last().map_or(from, |row| *field::<i64>(row.tuple, ID_AT));
+        event_ids::draw(rows.len(), |place, id| *field::<i64>(rows[place].tuple, ID_AT) = id);
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return };
+        let (from, to) = (*field::<i64>(first.tuple, ID_AT), *field::<i64>(last.tuple, ID_AT));
         *field::<i32>(first.tuple, GROUP_SPAN_AT) = i32::try_from(to - from + 1).unwrap_or(i32::MAX);
         LAST_ID.set(to);
     }

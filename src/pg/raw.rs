@@ -106,7 +106,6 @@ pub mod unguarded {
         pub fn MemoryContextReset(context: pg_sys::MemoryContext);
         pub fn pg_trigger_depth(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum;
         // Several of these share one guard, see pg::insert and pg::append.
-        pub fn nextval_internal(relid: pg_sys::Oid, check_permissions: bool) -> i64;
         pub fn table_open(relation: pg_sys::Oid, lockmode: pg_sys::LOCKMODE) -> pg_sys::Relation;
         pub fn table_close(relation: pg_sys::Relation, lockmode: pg_sys::LOCKMODE);
         pub fn index_open(relation: pg_sys::Oid, lockmode: pg_sys::LOCKMODE) -> pg_sys::Relation;

@@ -2,8 +2,8 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
+use super::event_ids;
 use super::events::Event;
-use crate::pg::append::last_drawn;
 use crate::pg::clock::{self, Micros};
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::log_scan::LogScan;
@@ -115,14 +115,25 @@ fn with_ahead(mut cursor: Cursor) -> Cursor {
 /// This moment. The floor is read before the snapshot is taken, the ceiling after it.
 pub fn present() -> Option<Moment> {
     let at = clock::before_statement();
-    let floor = last_drawn("event_id_seq")?;
+    let floor = event_ids::floor()?;
     let taken = StatementSnapshot::take();
     let mut snapshot = Snapshot::of_statement()?;
-    let ceiling = last_drawn("event_id_seq")?;
+    let ceiling = event_ids::ceiling()?;
     drop(taken);
     // A snapshot never lists the transaction that takes it; for the cursor ours is as open as any other.
     snapshot.add_in_progress(crate::pg::snapshot::own_transaction());
     Some(Moment { snapshot, floor, ceiling, at })
+}
+
+impl Cursor {
+    /// Where the batch ends: the one under way, or one that ends now.
+    pub fn end_of_batch(&self) -> Option<Moment> {
+        self.to.clone().or_else(|| {
+            let present = present()?;
+            // After a start of the server less is known of the ids than before; what was true then is true now.
+            Some(Moment { floor: present.floor.max(self.from_floor), ..present })
+        })
+    }
 }
 
 const ADVANCE: &str = "

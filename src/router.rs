@@ -31,6 +31,7 @@ use crate::pg::key_lock::hash;
 use crate::pg::log_scan::LogScan;
 use crate::scope::EventScope;
 use crate::store::dispatches::{self, NewDispatch, Reason};
+use crate::store::event_ids;
 use crate::store::events::{Event, Op};
 use crate::store::history::{EndedRun, Ending};
 use crate::store::log::{self, Entry};
@@ -54,11 +55,14 @@ pub enum Routed {
     Events { events: usize, dispatches: usize, more: bool, owners: Vec<pg_sys::Oid> },
 }
 
+/// More than that behind the floor is taken for news.
+const A_FEW: i64 = 1000;
+
 /// Is there anything to route? Takes no lock and no transaction id, so that looking leaves no trace.
 pub fn anything_new() -> bool {
     as_engine(|| {
         let (Some(cursor), Some(to)) = (cursor_store::peek(), cursor_store::present()) else { return true };
-        cursor.to.is_some() || !next_events(&cursor, &to, 1, &Ears::open()).is_empty_and_done()
+        cursor.to.is_some() || !next_events(&cursor, &to, A_FEW, &Ears::closed()).is_empty_and_done()
     })
 }
 
@@ -121,7 +125,7 @@ fn next_events(cursor: &Cursor, to: &Moment, limit: i64, ears: &Ears) -> Batch {
     let mut behind = Stretch::default();
     if position < cursor.from_floor {
         let late: Vec<u64> = cursor.from.in_progress.iter().copied().filter(|xid| to.snapshot.sees(*xid)).collect();
-        let late = Late { listed: &late, from: cursor.from.xmax, below: to.snapshot.xmax };
+        let late = Late { listed: &late, from: cursor.from.xmax, below: to.snapshot.xmax, ..Default::default() };
         behind = cursor_store::events_of(&mut log, &late, position, cursor.from_floor, limit, judge);
         if behind.rows as i64 == limit {
             position = behind.last.unwrap_or(position);
@@ -155,7 +159,8 @@ pub fn route_own(above: i64) -> (usize, i64) {
         // An earlier drain() of this transaction may have been further already.
         let ahead = cursor_store::peek().map(|cursor| cursor.ahead).unwrap_or_default();
         let above = ahead.iter().filter(|(own, _)| *own == xid).map(|(_, id)| *id).fold(above, i64::max);
-        let own = Late { listed: &[xid], from: 0, below: 0 };
+        let besides = event_ids::own();
+        let own = Late { listed: &[xid], besides: &besides, ..Default::default() };
         let Some(mut log) = LogScan::open() else { return (0, above) };
         let all = |_: &Row<'_>| Use::Read;
         let events = cursor_store::events_of(&mut log, &own, above, i64::MAX, gucs::route_batch_size(), all).events;
@@ -186,7 +191,8 @@ pub fn unrouted() -> Option<Vec<Event>> {
         store::events::insert_buffered();
         let own = crate::pg::snapshot::own_transaction();
         if own != 0 {
-            let late = Late { listed: &[own], from: 0, below: 0 };
+            let besides = event_ids::own();
+            let late = Late { listed: &[own], besides: &besides, ..Default::default() };
             let mut log = LogScan::open()?;
             let written = cursor_store::events_of(&mut log, &late, 0, i64::MAX, MOST_UNROUTED, |_| Use::Read);
             if written.rows as i64 == MOST_UNROUTED {

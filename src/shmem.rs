@@ -25,6 +25,8 @@ pub struct Shared {
     pub claims_returned: AtomicU64,
     pub databases: [DatabaseSlot; DATABASES],
     pub executors: [ExecutorSlot; EXECUTORS],
+    /// By the place of the process in Postgres' own array.
+    pub standing_by: [event_ids::StandBy; event_ids::PLACES],
 }
 
 /// One database that has, or may have, the extension.
@@ -208,6 +210,11 @@ fn wake(proc_number: u32) {
 fn my_proc_number() -> u32 {
     // SAFETY: both point into the same array.
     unsafe { pg_sys::MyProc.offset_from((*pg_sys::ProcGlobal).allProcs) as u32 + 1 }
+}
+
+/// The place of this process in the array of all.
+pub fn my_place() -> usize {
+    my_proc_number() as usize - 1
 }
 
 fn my_pid() -> i32 {

@@ -335,7 +335,9 @@ pub fn timers_of(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunS
 fn seen() -> Seen {
     // What this run wrote before it waits has its place before the wait.
     events::insert_buffered();
-    let (snapshot, up_to) = crate::pg::identity::as_engine(cursor_store::present)
-        .map_or_else(Default::default, |moment| (cursor_store::text_of(&moment.snapshot), moment.ceiling));
-    Seen { snapshot, xid: crate::pg::snapshot::own_transaction(), up_to }
+    let present = crate::pg::identity::as_engine(cursor_store::present);
+    let (snapshot, up_to, floor) = present.map_or_else(Default::default, |moment| {
+        (cursor_store::text_of(&moment.snapshot), moment.ceiling, moment.floor)
+    });
+    Seen { snapshot, xid: crate::pg::snapshot::own_transaction(), up_to, floor }
 }

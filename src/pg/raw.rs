@@ -104,6 +104,8 @@ pub mod unguarded {
             nulls: *mut bool,
         );
         pub fn MemoryContextReset(context: pg_sys::MemoryContext);
+        pub fn IsTransactionBlock() -> bool;
+        pub fn ParamsErrorCallback(arg: *mut std::ffi::c_void);
         pub fn pg_trigger_depth(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum;
         // Several of these share one guard, see pg::insert and pg::append.
         pub fn table_open(relation: pg_sys::Oid, lockmode: pg_sys::LOCKMODE) -> pg_sys::Relation;

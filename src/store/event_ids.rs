@@ -3,16 +3,21 @@
 //! A draw from a sequence costs as much as an index entry: a lock, an open relation, a page that all writers want. So the
 //! sequence gives out blocks, and the ids of a block are counted in shared memory. What a crash takes with it is the rest
 //! of a block, for the sequence's own record of the block is in the WAL before anything that was written with an id of it.
+//!
+//! A transaction that ends with the statement that changed one row stands by while it has drawn an id: it says in shared
+//! memory from where on its events lie, until it has ended. The router begins to read there, so that it finds the event
+//! by its id alone, and the log needs no second index entry for it. Other events are also found by their transaction.
 #![allow(unsafe_code)]
-use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use pgrx::pg_sys;
 
+use crate::failpoint::skips;
 use crate::pg::append::last_drawn;
 use crate::pg::names;
 use crate::pg::raw::nextval_internal;
-use crate::shmem::{my_database, shared};
+use crate::shmem::{my_database, my_place, shared};
 
 /// Ids in a block: the increment of the sequence. See sql/schema/10_tables.sql.
 const BLOCK: i64 = 128;
@@ -145,10 +150,86 @@ fn draw_alone(sequence: &Sequence, most: i64) -> (i64, i64) {
     }
 }
 
-/// Every id that is drawn from now on is above this one.
+/// What a process says while it stands by. Zeroed memory means that it does not.
+#[repr(C)]
+pub struct StandBy {
+    database: AtomicU32,
+    /// The events of its transaction that cannot be found by it have at least this id; 0 if there are none.
+    from: AtomicI64,
+}
+
+/// Processes beyond that do without.
+pub const PLACES: usize = 1024;
+
+thread_local! {
+    static STANDS_BY: Cell<bool> = const { Cell::new(false) };
+    /// The ids that this transaction has drawn standing by.
+    static OWN: RefCell<Vec<i64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Stands by until the transaction has ended. False if that is not possible: then the events must be found otherwise.
+/// Comes before the draw.
+pub fn stand_by() -> bool {
+    if STANDS_BY.get() {
+        return true;
+    }
+    let Some(place) = shared().standing_by.get(my_place()) else { return false };
+    let next = Sequence::find()
+        .and_then(|sequence| shared().database(my_database()).and_then(|slot| slot.event_ids.known_next(&sequence)));
+    let Some(next) = next else { return false };
+    place.database.store(my_database().to_u32(), Ordering::SeqCst);
+    place.from.store(next, Ordering::SeqCst);
+    STANDS_BY.set(true);
+    true
+}
+
+/// The transaction has ended: whoever takes a snapshot from now on sees that. Raises nothing.
+pub fn stand_down() {
+    if STANDS_BY.replace(false)
+        && let Some(place) = shared().standing_by.get(my_place())
+    {
+        place.from.store(0, Ordering::SeqCst);
+        OWN.with(|own| own.borrow_mut().clear());
+    }
+}
+
+/// Remembers an id that was drawn standing by.
+pub fn note_own(id: i64) {
+    OWN.with(|own| own.borrow_mut().push(id));
+}
+
+/// The events of this transaction that cannot be found by it.
+pub fn own() -> Vec<i64> {
+    OWN.with(|own| own.borrow().clone())
+}
+
+/// Where those lie that stand by.
+fn standing_by() -> Option<i64> {
+    if skips("stand_by") {
+        return None;
+    }
+    let mine = my_database().to_u32();
+    shared()
+        .standing_by
+        .iter()
+        .map(|place| (place.from.load(Ordering::SeqCst), place.database.load(Ordering::SeqCst)))
+        .filter(|(from, database)| *from != 0 && *database == mine)
+        .map(|(from, _)| from)
+        .min()
+}
+
+/// Every id that is drawn from now on is above this one, and so is every event that cannot be found by its transaction, if
+/// that transaction has not ended in a snapshot that is taken from now on.
 pub fn floor() -> Option<i64> {
+    // SAFETY: reads a process global.
+    if unsafe { pg_sys::XactIsoLevel } >= pg_sys::XACT_REPEATABLE_READ as i32 {
+        // The snapshot was taken long ago.
+        return Some(0);
+    }
     // Without a counter, the next one may be the first of the block that the sequence gave out last.
-    bound(|block| block - 1)
+    let drawn = bound(|block| block - 1)?;
+    // In this order: who stands by only now draws an id above.
+    Some(standing_by().map_or(drawn, |from| drawn.min(from - 1)))
 }
 
 /// Every id that has been drawn by now is at most this one.

@@ -268,25 +268,37 @@ fn read_between(
 }
 
 /// Which transactions are late: those of a list, and those of a range.
+#[derive(Default)]
 pub struct Late<'a> {
     pub listed: &'a [u64],
     pub from: u64,
     pub below: u64,
+    /// Events of theirs that cannot be found by them.
+    pub besides: &'a [i64],
 }
 
 /// How many events are read at a time of those that a wait may have missed.
 const PAGE: i64 = 10_000;
 
-/// What has been committed since a moment in the log: by transactions that were open then, the one that took it among
-/// them, and by younger ones. One page of it, in the order of ids from `above` on, and whether there may be more.
-pub fn events_since_seen(snapshot: &Snapshot, xid: u64, above: i64) -> (Vec<Event>, bool) {
+/// What has been committed since a moment in the log, of which the floor is known: by transactions that were open then, the
+/// one that took it among them, and by younger ones. One page of it, in the order of ids from `above` on, and whether
+/// there may be more.
+pub fn events_since_seen(snapshot: &Snapshot, xid: u64, floor: i64, above: i64) -> (Vec<Event>, bool) {
     crate::pg::identity::as_engine(|| {
         let mut listed = snapshot.in_progress.clone();
         listed.push(xid);
         listed.retain(|xid| *xid != 0);
-        let late = Late { listed: &listed, from: snapshot.xmax, below: u64::MAX };
+        let late = Late { listed: &listed, from: snapshot.xmax, below: u64::MAX, ..Default::default() };
         let Some(mut log) = LogScan::open() else { return (Vec::new(), false) };
-        let found = events_of(&mut log, &late, above, i64::MAX, PAGE, |_| Use::Read);
+        let mut found = match above < floor {
+            true => events_of(&mut log, &late, above, floor, PAGE, |_| Use::Read),
+            false => Stretch::default(),
+        };
+        let is_new = |row: &Row<'_>| {
+            let of = xid_of(row);
+            (of == xid || !snapshot.sees(of)).then_some(Use::Read)
+        };
+        found.extend(read_between(&mut log, above.max(floor), i64::MAX, PAGE as usize - found.rows, is_new));
         let more = found.rows as i64 >= PAGE;
         (found.events, more)
     })
@@ -339,6 +351,7 @@ pub fn events_of(
     xids.sort_unstable();
     let limit = limit as usize;
     let mut ranges: Vec<(i64, i64)> = xids.iter().flat_map(|xid| log.groups_of(*xid, above, up_to, limit)).collect();
+    ranges.extend(late.besides.iter().filter(|id| **id > above && **id <= up_to).map(|id| (*id, *id)));
     ranges.sort_unstable();
     let of_them = |row: &Row<'_>| xids.binary_search(&xid_of(row)).is_ok().then(|| judge(row));
     let mut found = Stretch::default();

@@ -18,9 +18,9 @@ verdict() { if holds "$1"; then echo yes; else echo NO; fi; }
 rows=()
 row() { rows+=("$1|$2|$3|$4"); } # WHAT MEASURED BAR MET
 
-if have update_bare_tps update_captured_tps; then
-    r=$(ratio update_captured_tps update_bare_tps)
-    row 'one-row UPDATE, 8 clients: captured / bare' "$r  ($(number update_captured_tps) / $(number update_bare_tps) tps)" '>= 0.85' "$(verdict "$r >= 0.85")"
+if have update_ratio update_bare_tps update_captured_tps; then
+    r=$(number update_ratio 2)
+    row 'one-row UPDATE, 8 clients: captured / bare' "$r  ($(number update_captured_tps) / $(number update_bare_tps) tps)" '>= 0.85' "$(verdict "$(value update_ratio) >= 0.85")"
 fi
 if have update_bare_cpu update_captured_cpu; then
     row '  processor time per UPDATE, captured / bare' "$(ratio update_captured_cpu update_bare_cpu)  ($(number update_captured_cpu) / $(number update_bare_cpu) us; the conductor beside it $(number update_captured_conductor) us)" '' ''

@@ -10,8 +10,8 @@ use crate::pg::append::{self, Pending, Texts};
 use crate::pg::clock::{self, Micros};
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity;
-use crate::pg::raw::unguarded;
 use crate::pg::snapshot::assigned_transaction;
+use crate::pg::statement_alone;
 use crate::workers;
 
 /// What happened, as the `op` column has it.
@@ -183,24 +183,7 @@ pub fn insert_buffered() {
 
 /// Inserts the events that wait, at the end of a statement of which no trigger is part.
 pub fn insert_at_end_of_statement() {
-    insert_waiting(transaction_ends_with_statement());
-}
-
-/// Outside of a transaction block, and not inside of a function, it does. Only in a pipeline it may go on, which costs the
-/// router time and nothing else.
-#[allow(unsafe_code)]
-fn transaction_ends_with_statement() -> bool {
-    // SAFETY: reads state of the current process. Whatever runs statements inside of others leaves a note there; the
-    // protocol leaves one for the parameters.
-    unsafe {
-        let note = pg_sys::error_context_stack;
-        let is_clients = note.is_null()
-            || ((*note).previous.is_null()
-                && (*note).callback.is_some_and(|callback| {
-                    std::ptr::fn_addr_eq(callback, unguarded::ParamsErrorCallback as unsafe extern "C-unwind" fn(_))
-                }));
-        is_clients && !unguarded::IsTransactionBlock()
-    }
+    insert_waiting(statement_alone::transaction_ends());
 }
 
 fn insert_waiting(ends: bool) {

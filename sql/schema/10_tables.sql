@@ -49,7 +49,8 @@ COMMENT ON TABLE automation_internal.field_change IS 'Last change of each follow
 -- One log for entity changes and custom events. Column order and types are known to src/store/events.rs and
 -- src/pg/append.rs, which form the tuples themselves, and to src/pg/log_scan.rs, which reads them: change all together.
 -- Events are inserted in groups, all of one transaction and subtransaction. The first of a group says in group_span how
--- many ids it reaches over (ids of others may lie in between), the rest have 0.
+-- many ids it reaches over (ids of others may lie in between), the rest have 0; so has a single event of a transaction
+-- that ends with its statement, see src/store/event_ids.rs.
 CREATE TABLE automation_internal.event (
     id           bigint      NOT NULL,
     xid          xid8        NOT NULL,

@@ -163,7 +163,10 @@ fn ids_go_on_rising_behind_a_crash_and_a_restart() {
                                   steps => ARRAY[automation.sql('INSERT INTO seen VALUES ({{ new.id }})')])",
     );
     let mut written = 0;
-    for again in [&|| cluster.crash(), &|| drop(cluster.stop(e2e::Shutdown::Fast))] as [&dyn Fn(); 2] {
+    let stop = || {
+        cluster.stop(e2e::Shutdown::Fast);
+    };
+    for again in [&|| cluster.crash(), &stop] as [&dyn Fn(); 2] {
         for _ in 0..2 {
             // A single change and a group, before and behind.
             db.execute("UPDATE item SET n = n + 1 WHERE id = 1");

@@ -127,7 +127,7 @@ fn next_events(cursor: &Cursor, to: &Moment, limit: i64, ears: &Ears) -> Batch {
         let late: Vec<u64> = cursor.from.in_progress.iter().copied().filter(|xid| to.snapshot.sees(*xid)).collect();
         let late = Late { listed: &late, from: cursor.from.xmax, below: to.snapshot.xmax, ..Default::default() };
         behind = cursor_store::events_of(&mut log, &late, position, cursor.from_floor, limit, judge);
-        if behind.rows as i64 == limit {
+        if behind.rows as i64 >= limit {
             position = behind.last.unwrap_or(position);
             return Batch { members: behind.members, events: behind.events, position, done: false };
         }

@@ -249,9 +249,16 @@ impl Shared {
         if let Some(slot) = self.database(oid) {
             return Some(slot);
         }
-        self.databases
-            .iter()
-            .find(|slot| slot.database.compare_exchange(0, oid.to_u32(), Ordering::AcqRel, Ordering::Acquire).is_ok())
+        let is_mine = |slot: &&DatabaseSlot| {
+            slot.database.compare_exchange(0, oid.to_u32(), Ordering::AcqRel, Ordering::Acquire).is_ok()
+        };
+        let taken = self.databases.iter().find(is_mine)?;
+        // Somebody else may have taken one for it meanwhile: the first counts.
+        let first = self.database(oid).unwrap_or(taken);
+        if !std::ptr::eq(first, taken) {
+            taken.database.store(0, Ordering::Release);
+        }
+        Some(first)
     }
 
     pub fn executors_of(&self, database: pg_sys::Oid) -> impl Iterator<Item = &ExecutorSlot> {

@@ -8,7 +8,21 @@ use super::raw::unguarded;
 /// function's can come in between.
 pub fn transaction_ends() -> bool {
     // SAFETY: reads state of the current process, and what has arrived from the client already.
-    unsafe { !unguarded::IsTransactionBlock() && (is_simple_query() || is_last_of_protocol()) }
+    unsafe {
+        pg_sys::MyBackendType == pg_sys::BackendType::B_BACKEND
+            && !unguarded::IsTransactionBlock()
+            && returns_nothing()
+            && (is_simple_query() || is_last_of_protocol())
+    }
+}
+
+/// What a statement returns is sent before the transaction ends, however long the client takes to read it.
+unsafe fn returns_nothing() -> bool {
+    // SAFETY: reads a process global, which points to the portal that is being run.
+    unsafe {
+        let portal = pg_sys::ActivePortal;
+        !portal.is_null() && (*portal).strategy == pg_sys::PortalStrategy::PORTAL_MULTI_QUERY
+    }
 }
 
 /// Whatever runs statements inside of others leaves a note on this stack; a query as text leaves none.

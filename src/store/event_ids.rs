@@ -82,7 +82,8 @@ impl Counter {
         // SAFETY: a lock of ours and a sequence of ours; if it fails, the rollback lets go of the lock. The sequence is
         // locked before: waiting for it with the other lock in hand could not be broken off.
         unsafe {
-            pg_sys::LockRelationOid(sequence.relation, pg_sys::RowExclusiveLock as i32);
+            let opened = pg_sys::relation_open(sequence.relation, pg_sys::RowExclusiveLock as i32);
+            pg_sys::relation_close(opened, pg_sys::NoLock as i32);
             pg_sys::LWLockAcquire(self.lock.get(), pg_sys::LWLockMode::LW_EXCLUSIVE);
             let drawn = (self.known_next(sequence) == seen).then(|| {
                 let (first, count) = (nextval_internal(sequence.relation, false), most.min(BLOCK));
@@ -226,25 +227,18 @@ pub fn floor() -> Option<i64> {
         // The snapshot was taken long ago.
         return Some(0);
     }
+    let sequence = Sequence::find()?;
+    let next = shared().database(my_database()).and_then(|slot| slot.event_ids.known_next(&sequence));
     // Without a counter, the next one may be the first of the block that the sequence gave out last.
-    let drawn = bound(|block| block - 1)?;
+    let next = next.or_else(|| last_drawn(NAME))?;
+    let drawn = (next - 1).max(0);
     // In this order: who stands by only now draws an id above.
     Some(standing_by().map_or(drawn, |from| drawn.min(from - 1)))
 }
 
-/// Every id that has been drawn by now is at most this one.
+/// Every id that has been drawn by now is at most this one. Only the sequence knows that for sure: it is the same for all.
 pub fn ceiling() -> Option<i64> {
-    bound(|block| block + BLOCK - 1)
-}
-
-/// The id drawn last, or what follows from the block given out last.
-fn bound(of_block: impl Fn(i64) -> i64) -> Option<i64> {
-    let sequence = Sequence::find()?;
-    let next = shared().database(my_database()).and_then(|slot| slot.event_ids.known_next(&sequence));
-    match next {
-        Some(next) => Some(next - 1),
-        None => last_drawn(NAME).map(|block| if block == 0 { 0 } else { of_block(block) }),
-    }
+    last_drawn(NAME).map(|block| if block == 0 { 0 } else { block + BLOCK - 1 })
 }
 
 #[cfg(test)]

@@ -239,13 +239,13 @@ fn read_between(
     }
     let (mut rows, mut events): (Vec<(i64, Use)>, Vec<Event>) = (Vec::new(), Vec::new());
     let (mut begin, mut last) = (0, i64::MIN);
-    let mut partitions = 1;
+    let mut in_order = true;
     log.by_id(above, up_to, |row| {
         let id = row.int8(1).unwrap_or_default();
         if id < last {
             // the next partition
             begin = rows.len();
-            partitions += 1;
+            in_order = false;
         }
         last = id;
         if let Some(verdict) = judge(row) {
@@ -256,7 +256,8 @@ fn read_between(
         }
         if rows.len() - begin >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    if partitions > 1 {
+    // A partition that follows in order is entered as well, full though the batch may be.
+    if !in_order || rows.len() > limit {
         rows.sort_unstable_by_key(|(id, _)| *id);
         rows.truncate(limit);
         let last = rows.last().map_or(above, |(id, _)| *id);

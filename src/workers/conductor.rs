@@ -216,7 +216,10 @@ impl Conductor {
             (Ok(_), Some(next)) => self.timers_from = next.min(now),
             (Ok(_), None) => {}
             // What it took is back.
-            (Err(_), _) => self.timers_from = store::timers::EVER,
+            (Err(_), _) => {
+                self.timers_from = store::timers::EVER;
+                self.next_timer = 0;
+            }
         }
         self.nap = match &outcome {
             Ok(Look::Routed { more: false, dispatches, events, .. }) => next_nap(self.nap, *events, *dispatches),

@@ -128,6 +128,7 @@ fn only_a_statement_that_ends_its_transaction_does_without_the_second_index_entr
     assert_eq!(text("UPDATE item SET n = n + 1 WHERE id <= 2"), [true, false], "the first of a group stands for it");
     assert_eq!(text("BEGIN; UPDATE item SET n = n + 1 WHERE id = 1; COMMIT"), [true]);
     assert_eq!(text("UPDATE item SET n = n + 1 WHERE id = 1; SELECT pg_sleep(0)"), [true]);
+    assert_eq!(text("UPDATE item SET n = n + 1 WHERE id = 1 RETURNING n"), [true], "it may take long to be read");
     assert_eq!(text("SELECT touch()"), [true]);
     assert_eq!(text("DO 'BEGIN UPDATE item SET n = n + 1 WHERE id = 1; END'"), [true]);
     assert_eq!(text("SELECT automation.emit('a.b', '{}')"), [true]);

@@ -175,9 +175,7 @@ pub fn stand_by() -> bool {
         return true;
     }
     let Some(place) = shared().standing_by.get(my_place()) else { return false };
-    let next = Sequence::find()
-        .and_then(|sequence| shared().database(my_database()).and_then(|slot| slot.event_ids.known_next(&sequence)));
-    let Some(next) = next else { return false };
+    let Some(next) = next() else { return false };
     place.database.store(my_database().to_u32(), Ordering::SeqCst);
     place.from.store(next, Ordering::SeqCst);
     STANDS_BY.set(true);
@@ -227,13 +225,22 @@ pub fn floor() -> Option<i64> {
         // The snapshot was taken long ago.
         return Some(0);
     }
-    let sequence = Sequence::find()?;
-    let next = shared().database(my_database()).and_then(|slot| slot.event_ids.known_next(&sequence));
     // Without a counter, the next one may be the first of the block that the sequence gave out last.
-    let next = next.or_else(|| last_drawn(NAME))?;
+    let next = next().or_else(|| last_drawn(NAME))?;
     let drawn = (next - 1).max(0);
     // In this order: who stands by only now draws an id above.
     Some(standing_by().map_or(drawn, |from| drawn.min(from - 1)))
+}
+
+/// The next id of this database, if that is known.
+fn next() -> Option<i64> {
+    let sequence = Sequence::find()?;
+    shared().database(my_database())?.event_ids.known_next(&sequence)
+}
+
+/// Every id that this transaction has drawn is at most this one, every one that it will draw is above.
+pub fn own_ceiling() -> Option<i64> {
+    next().map(|next| next - 1).or_else(ceiling)
 }
 
 /// Every id that has been drawn by now is at most this one. Only the sequence knows that for sure: it is the same for all.

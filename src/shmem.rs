@@ -19,6 +19,8 @@ pub struct Shared {
     pub launcher_wanted: AtomicU64,
     /// Of the locks in here.
     tranche: AtomicI32,
+    /// Held by whoever takes a slot for a database.
+    taking: std::cell::UnsafeCell<pg_sys::LWLock>,
     /// Random, new after every start and crash of the server.
     pub boot: AtomicU64,
     /// Raised when a claimed batch was given back; claimers then forget how far the queue was known to be empty.
@@ -142,6 +144,7 @@ fn attach() -> &'static Shared {
             (*shared).boot.store(u64::from_ne_bytes(random) | 1, Ordering::Relaxed);
             let tranche = pg_sys::LWLockNewTrancheId();
             (*shared).tranche.store(tranche, Ordering::Relaxed);
+            pg_sys::LWLockInitialize((*shared).taking.get(), tranche);
             for slot in &(*shared).databases {
                 slot.event_ids.prepare(tranche);
             }
@@ -249,16 +252,17 @@ impl Shared {
         if let Some(slot) = self.database(oid) {
             return Some(slot);
         }
-        let is_mine = |slot: &&DatabaseSlot| {
-            slot.database.compare_exchange(0, oid.to_u32(), Ordering::AcqRel, Ordering::Acquire).is_ok()
-        };
-        let taken = self.databases.iter().find(is_mine)?;
-        // Somebody else may have taken one for it meanwhile: the first counts.
-        let first = self.database(oid).unwrap_or(taken);
-        if !std::ptr::eq(first, taken) {
-            taken.database.store(0, Ordering::Release);
-        }
-        Some(first)
+        // One at a time: a database with two slots would get two conductors.
+        // SAFETY: a lock of ours; nothing in between can fail.
+        unsafe { pg_sys::LWLockAcquire(self.taking.get(), pg_sys::LWLockMode::LW_EXCLUSIVE) };
+        let taken = self.database(oid).or_else(|| {
+            let free = self.databases.iter().find(|slot| slot.database.load(Ordering::Acquire) == 0)?;
+            free.database.store(oid.to_u32(), Ordering::Release);
+            Some(free)
+        });
+        // SAFETY: pairs with the above.
+        unsafe { pg_sys::LWLockRelease(self.taking.get()) };
+        taken
     }
 
     pub fn executors_of(&self, database: pg_sys::Oid) -> impl Iterator<Item = &ExecutorSlot> {

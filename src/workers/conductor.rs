@@ -216,10 +216,7 @@ impl Conductor {
             (Ok(_), Some(next)) => self.timers_from = next.min(now),
             (Ok(_), None) => {}
             // What it took is back.
-            (Err(_), _) => {
-                self.timers_from = store::timers::EVER;
-                self.next_timer = 0;
-            }
+            (Err(_), _) => self.timers_from = store::timers::EVER,
         }
         self.nap = match &outcome {
             Ok(Look::Routed { more: false, dispatches, events, .. }) => next_nap(self.nap, *events, *dispatches),
@@ -296,7 +293,7 @@ impl Conductor {
         }
         // A batch that failed is tried again event by event, so that one bad event does not hold up the rest.
         let limit = if self.failures > 0 { 1 } else { gucs::route_batch_size() };
-        match router::route(limit, self.next_timer <= now) {
+        match router::route(limit) {
             Routed::Busy => Look::Busy,
             Routed::Events { events, dispatches, more, owners } => {
                 janitor::fold_definition_changes();

@@ -88,70 +88,71 @@ define_effect() {
 # neighbour does to the rate for longer than that, it does to both.
 declare -A writer=()
 start_writer() { # TABLE
-    update_of "$1" >"$scripts/$1"
-    PGAPPNAME=bench_$1 pgbench -n -M prepared -c 8 -j 2 -T 3600 -f "$scripts/$1" "$database" >/dev/null 2>&1 &
+    # pgbench itself, not a shell around it: it is to be stopped
+    PGAPPNAME=bench_$1 pgbench -n -M prepared -c 8 -j 2 -T 3600 -f <(update_of "$1") "$database" >/dev/null 2>&1 &
     writer[$1]=$!
     sleep 2
     kill -STOP "${writer[$1]}"
 }
-end_writer() { # TABLE
-    kill -TERM "${writer[$1]}" && kill -CONT "${writer[$1]}"
-    wait "${writer[$1]}" || true
+end_writers() {
+    local pid
+    for pid in "${writer[@]}"; do
+        kill -TERM "$pid" && kill -CONT "$pid"
+        wait "$pid" || true
+    done
+    writer=()
 }
+trap end_writers EXIT # who is stopped would stay so
 updates_of() { sql "SELECT sum(n) FROM bench.$1"; }
 writers_cpu() { sql "SELECT sum(bench.cpu_us(pid)) FROM pg_stat_activity WHERE application_name = 'bench_$1'"; }
 
 measure_update() {
-    local round table begun updates slice
-    local -A seen=() before=() cpu=() conductor=() active=()
+    local round table begun updates tps slice conductor key
+    local -A seen=() before=() cpu=() active=()
     section "one-row UPDATE, 8 clients, $update_seconds s, bare and captured in turn"
     fresh update
     wait_for_conductor
-    scripts=$(mktemp -d)
     for table in bare captured; do
         sql "CREATE TABLE bench.$table (LIKE bench.orders INCLUDING ALL) WITH (fillfactor = 90)" \
             "CALL bench.load('bench.$table', $table_rows)" "VACUUM ANALYZE bench.$table"
     done
     sql "SELECT automation.watch_table('bench.captured')" >/dev/null
-    sql "SELECT pid FROM automation.stat_workers WHERE worker = 'conductor'" >"$scripts/conductor"
     for ((round = 1; round <= rounds; round++)); do
         elsewhere CHECKPOINT
         for table in bare captured; do
             start_writer $table
-            before[$table]=$(updates_of $table) cpu[$table]=$(writers_cpu $table)
-            conductor[$table]=0 active[$table]=0
+            before[$table]=$(updates_of $table) cpu[$table]=$(writers_cpu $table) active[$table]=0
         done
         wait_until_routed
+        conductor=$(conductor_cpu)
         for ((slice = 0; slice < update_seconds * 3; slice++)); do
             for table in bare captured; do
-                begun=$(conductor_cpu_now) && conductor[$table]=$((conductor[$table] - begun))
                 begun=$(date +%s%N)
                 kill -CONT "${writer[$table]}"
                 sleep 0.33
                 kill -STOP "${writer[$table]}"
                 active[$table]=$((active[$table] + $(date +%s%N) - begun))
-                # The conductor may still be napping.
+                # The last ones are still on their way, and the conductor behind them.
                 sleep 0.03
-                begun=$(conductor_cpu_now) && conductor[$table]=$((conductor[$table] + begun))
             done
         done
+        conductor=$(($(conductor_cpu) - conductor))
         for table in bare captured; do
             updates=$(($(updates_of $table) - before[$table]))
-            seen[update_${table}_tps]+=" $(compute "$updates / ${active[$table]} * 1e9")"
+            tps=$(compute "$updates / ${active[$table]} * 1e9")
+            note "update_${table}_$round" "$tps"
+            seen[update_${table}_tps]+=" $tps"
             seen[update_${table}_cpu]+=" $(compute "($(writers_cpu $table) - ${cpu[$table]}) / $updates")"
-            seen[update_${table}_conductor]+=" $(compute "${conductor[$table]} / 1000 / $updates")"
-            note "update_${table}_$round" "$(compute "$updates / ${active[$table]} * 1e9")"
         done
+        # Nobody else gave it anything to do.
+        seen[update_captured_conductor]+=" $(compute "$conductor / $updates")"
         seen[update_ratio]+=" $(compute "${seen[update_captured_tps]##* } / ${seen[update_bare_tps]##* }")"
-        for table in bare captured; do end_writer $table; done
+        end_writers
         wait_until_routed
     done
-    for table in "${!seen[@]}"; do note "$table" "$(median "${seen[$table]}")"; done
-    rm -r "$scripts"
+    for key in "${!seen[@]}"; do note "$key" "$(median "${seen[$key]}")"; done
     discard
 }
-conductor_cpu_now() { cut -d ' ' -f 1 "/proc/$(conductor_pid)/schedstat"; }
-conductor_pid() { cat "$scripts/conductor"; }
 workers_cpu() { sql 'SELECT sum(bench.cpu_us(pid)) FROM automation.stat_workers WHERE pid IS NOT NULL'; }
 conductor_cpu() { sql "SELECT bench.cpu_us(pid) FROM automation.stat_workers WHERE worker = 'conductor'"; }
 

@@ -2,6 +2,7 @@
 //! moves the cursor, in the caller's transaction. Runs no user SQL and evaluates only filters over the event itself.
 mod definitions;
 pub mod derived;
+mod ears;
 mod held;
 mod holds;
 mod lanes;
@@ -18,20 +19,23 @@ use std::collections::HashMap;
 use automation_core::definition::{Mode, Ordering};
 use automation_core::expr::{Budget, Expr};
 use automation_core::gate::key;
+use automation_core::topic::Ears;
 use pgrx::pg_sys;
 
 use crate::failpoint::failpoint;
 use crate::pg::append::next_id;
 use crate::pg::clock::{self, Micros};
+use crate::pg::engine_sql::Row;
 use crate::pg::identity::as_engine;
 use crate::pg::key_lock::hash;
 use crate::pg::log_scan::LogScan;
 use crate::scope::EventScope;
 use crate::store::dispatches::{self, NewDispatch, Reason};
+use crate::store::event_ids;
 use crate::store::events::{Event, Op};
 use crate::store::history::{EndedRun, Ending};
 use crate::store::log::{self, Entry};
-use crate::store::router::{self as cursor_store, Cursor, Late, Moment};
+use crate::store::router::{self as cursor_store, Cursor, Late, Moment, Stretch, Use};
 use crate::store::stats::{self, Counts};
 use crate::store::wakes::Waiter;
 use crate::{gucs, store};
@@ -51,24 +55,29 @@ pub enum Routed {
     Events { events: usize, dispatches: usize, more: bool, owners: Vec<pg_sys::Oid> },
 }
 
+/// More than that behind the floor is taken for news.
+const A_FEW: i64 = 1000;
+
 /// Is there anything to route? Takes no lock and no transaction id, so that looking leaves no trace.
 pub fn anything_new() -> bool {
     as_engine(|| {
         let (Some(cursor), Some(to)) = (cursor_store::peek(), cursor_store::present()) else { return true };
-        cursor.to.is_some() || !next_events(&cursor, &to, 1).is_empty_and_done()
+        cursor.to.is_some() || !next_events(&cursor, &to, A_FEW, &Ears::closed()).is_empty_and_done()
     })
 }
 
-/// Routes up to `limit` committed events, and up to as many timers that are due.
-pub fn route(limit: i64) -> Routed {
+/// Routes up to `limit` committed events and, unless it is known that none is due, up to as many timers that are.
+pub fn route(limit: i64, with_timers: bool) -> Routed {
     as_engine(|| {
         let Some(cursor) = cursor_store::take() else { return Routed::Busy };
         failpoint("route_taken");
-        let Some(to) = cursor.to.clone().or_else(cursor_store::present) else { return Routed::Busy };
-        let Batch { events, position, done } = next_events(&cursor, &to, limit);
+        let Some(to) = cursor.end_of_batch() else { return Routed::Busy };
+        // Asked after the batch's end was set: whoever listened before a change that is in it was committed is heard of.
+        let ears = definitions::ears();
+        let Batch { members, events, position, done } = next_events(&cursor, &to, limit, &ears);
         failpoint("route_read");
         // What was committed before a deadline beats it: timers come when all that can be seen is routed, and behind it.
-        let timers = Timers { most: if done { limit } else { 0 }, by: to.at, held: true };
+        let timers = Timers { most: if done && with_timers { limit } else { 0 }, by: to.at, held: true };
         let (dispatches, owners, many) = route_events(&events, timers);
         failpoint("route_written");
         if done {
@@ -78,11 +87,14 @@ pub fn route(limit: i64) -> Routed {
         }
         failpoint("route_advanced");
         // Timers that have come since the batch began are for the next one.
-        Routed::Events { events: events.len(), dispatches, more: !done || many || cursor.to.is_some(), owners }
+        Routed::Events { events: members, dispatches, more: !done || many || cursor.to.is_some(), owners }
     })
 }
 
 struct Batch {
+    /// How many events it has.
+    members: usize,
+    /// Those of them that somebody listens to.
     events: Vec<Event>,
     position: i64,
     done: bool,
@@ -90,7 +102,7 @@ struct Batch {
 
 impl Batch {
     fn is_empty_and_done(&self) -> bool {
-        self.events.is_empty() && self.done
+        self.members == 0 && self.done
     }
 }
 
@@ -99,36 +111,40 @@ impl Batch {
 /// Those of transactions that began after `from` have ids above its floor and are found by id. Below the floor there
 /// can only be events of transactions that were open then: in `from`'s list, or too young to be in it (a snapshot's
 /// xmax is the last *completed* transaction plus one, so an open one may lie above it).
-fn next_events(cursor: &Cursor, to: &Moment, limit: i64) -> Batch {
-    let mut events = Vec::new();
+fn next_events(cursor: &Cursor, to: &Moment, limit: i64, ears: &Ears) -> Batch {
+    let judge = |row: &Row<'_>| match is_member(cursor, to, cursor_store::xid_of(row), row.int8(1).unwrap_or_default())
+    {
+        false => Use::Skip,
+        true if ears::hear(ears, row) => Use::Read,
+        true => Use::Count,
+    };
     let mut position = cursor.position;
-    let Some(mut log) = LogScan::open() else { return Batch { events, position, done: true } };
+    let Some(mut log) = LogScan::open() else {
+        return Batch { members: 0, events: Vec::new(), position, done: true };
+    };
+    let mut behind = Stretch::default();
     if position < cursor.from_floor {
         let late: Vec<u64> = cursor.from.in_progress.iter().copied().filter(|xid| to.snapshot.sees(*xid)).collect();
-        let late = Late { listed: &late, from: cursor.from.xmax, below: to.snapshot.xmax };
-        events = cursor_store::events_of(&mut log, &late, position, cursor.from_floor, limit);
-        if events.len() as i64 == limit {
-            position = events.last().map_or(position, |event| event.id);
-            retain_batch(&mut events, cursor, to);
-            return Batch { events, position, done: false };
+        let late = Late { listed: &late, from: cursor.from.xmax, below: to.snapshot.xmax, ..Default::default() };
+        behind = cursor_store::events_of(&mut log, &late, position, cursor.from_floor, limit, judge);
+        if behind.rows as i64 >= limit {
+            position = behind.last.unwrap_or(position);
+            return Batch { members: behind.members, events: behind.events, position, done: false };
         }
         position = cursor.from_floor;
     }
-    let room = limit - events.len() as i64;
-    let found = cursor_store::events_between(&mut log, position, to.ceiling, room);
-    let done = (found.len() as i64) < room;
-    position = found.last().map_or(position, |event| event.id);
-    events.extend(found);
-    retain_batch(&mut events, cursor, to);
-    Batch { events, position, done }
+    let room = limit - behind.rows as i64;
+    let ahead = cursor_store::events_between(&mut log, position, to.ceiling, room, judge);
+    let done = (ahead.rows as i64) < room;
+    position = ahead.last.unwrap_or(position);
+    let mut events = behind.events;
+    events.extend(ahead.events);
+    Batch { members: behind.members + ahead.members, events, position, done }
 }
 
-fn retain_batch(events: &mut Vec<Event>, cursor: &Cursor, to: &Moment) {
-    events.retain(|event| {
-        to.snapshot.sees(event.xid)
-            && !cursor.from.sees(event.xid)
-            && !cursor.ahead.iter().any(|(xid, up_to)| *xid == event.xid && event.id <= *up_to)
-    });
+/// Is an event part of the batch?
+fn is_member(cursor: &Cursor, to: &Moment, of: u64, id: i64) -> bool {
+    to.snapshot.sees(of) && !cursor.from.sees(of) && !cursor.ahead.iter().any(|(xid, up_to)| *xid == of && id <= *up_to)
 }
 
 /// Routes what the current transaction itself has written so far: drain() inside a transaction that is still open.
@@ -143,9 +159,11 @@ pub fn route_own(above: i64) -> (usize, i64) {
         // An earlier drain() of this transaction may have been further already.
         let ahead = cursor_store::peek().map(|cursor| cursor.ahead).unwrap_or_default();
         let above = ahead.iter().filter(|(own, _)| *own == xid).map(|(_, id)| *id).fold(above, i64::max);
-        let own = Late { listed: &[xid], from: 0, below: 0 };
+        let besides = event_ids::own();
+        let own = Late { listed: &[xid], besides: &besides, ..Default::default() };
         let Some(mut log) = LogScan::open() else { return (0, above) };
-        let events = cursor_store::events_of(&mut log, &own, above, i64::MAX, gucs::route_batch_size());
+        let all = |_: &Row<'_>| Use::Read;
+        let events = cursor_store::events_of(&mut log, &own, above, i64::MAX, gucs::route_batch_size(), all).events;
         drop(log);
         let Some(last) = events.last().map(|event| event.id) else { return (0, above) };
         route_events(&events, Timers::default());
@@ -164,22 +182,23 @@ pub fn unrouted() -> Option<Vec<Event>> {
         let mut events = Vec::new();
         // The rest of the batch under way; what has been committed since it began may have lower ids than its position.
         if let Some(to) = cursor.to.take() {
-            let rest = next_events(&cursor, &to, MOST_UNROUTED);
+            let rest = next_events(&cursor, &to, MOST_UNROUTED, &Ears::open());
             events = rest.done.then_some(rest.events)?;
             cursor = Cursor { from: to.snapshot, from_floor: to.floor, to: None, position: 0, ahead: cursor.ahead };
         }
-        let next = next_events(&cursor, &present, MOST_UNROUTED);
+        let next = next_events(&cursor, &present, MOST_UNROUTED, &Ears::open());
         events.extend(next.done.then_some(next.events)?);
         store::events::insert_buffered();
         let own = crate::pg::snapshot::own_transaction();
         if own != 0 {
-            let late = Late { listed: &[own], from: 0, below: 0 };
+            let besides = event_ids::own();
+            let late = Late { listed: &[own], besides: &besides, ..Default::default() };
             let mut log = LogScan::open()?;
-            let written = cursor_store::events_of(&mut log, &late, 0, i64::MAX, MOST_UNROUTED);
-            if written.len() as i64 == MOST_UNROUTED {
+            let written = cursor_store::events_of(&mut log, &late, 0, i64::MAX, MOST_UNROUTED, |_| Use::Read);
+            if written.rows as i64 == MOST_UNROUTED {
                 return None;
             }
-            events.extend(written);
+            events.extend(written.events);
         }
         Some(events)
     })
@@ -465,8 +484,8 @@ fn entity_key(active: &Active, event: &Event) -> Option<i64> {
 pub fn set_aside_next_event(message: &str) {
     as_engine(|| {
         let Some(cursor) = cursor_store::take() else { return };
-        let Some(to) = cursor.to.clone().or_else(cursor_store::present) else { return };
-        let Batch { events, position, done } = next_events(&cursor, &to, 1);
+        let Some(to) = cursor.end_of_batch() else { return };
+        let Batch { events, position, done, .. } = next_events(&cursor, &to, 1, &Ears::open());
         if let Some(event) = events.first() {
             let text = format!("event {} could not be routed and was set aside", event.id);
             let entry = Entry {

@@ -5,22 +5,30 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, 
 
 use pgrx::pg_sys;
 
+use crate::store::event_ids;
+
 pub const DATABASES: usize = 64;
 pub const EXECUTORS: usize = 128;
 
-/// The whole segment. Zeroed memory is a valid, empty state, so it needs no initialisation of its own.
+/// The whole segment. Zeroed memory is a valid, empty state but for the locks, see `attach`.
 #[repr(C)]
 pub struct Shared {
     /// PGPROC number + 1 of the launcher, 0 if there is none.
     launcher: AtomicU32,
     /// Changes whenever the launcher should look at the databases again.
     pub launcher_wanted: AtomicU64,
+    /// Of the locks in here.
+    tranche: AtomicI32,
+    /// Held by whoever takes a slot for a database.
+    taking: std::cell::UnsafeCell<pg_sys::LWLock>,
     /// Random, new after every start and crash of the server.
     pub boot: AtomicU64,
     /// Raised when a claimed batch was given back; claimers then forget how far the queue was known to be empty.
     pub claims_returned: AtomicU64,
     pub databases: [DatabaseSlot; DATABASES],
     pub executors: [ExecutorSlot; EXECUTORS],
+    /// By the place of the process in Postgres' own array.
+    pub standing_by: [event_ids::StandBy; event_ids::PLACES],
 }
 
 /// One database that has, or may have, the extension.
@@ -74,6 +82,7 @@ pub struct DatabaseSlot {
     pub courier_failed: AtomicI64,
     /// Waits that only the sweep found fulfilled; stays 0 unless a wake-up was lost.
     pub rescued: AtomicI64,
+    pub event_ids: event_ids::Counter,
 }
 
 /// States of a database slot.
@@ -133,8 +142,15 @@ fn attach() -> &'static Shared {
             let mut random = [0u8; 8];
             pg_sys::pg_strong_random(random.as_mut_ptr().cast(), 8);
             (*shared).boot.store(u64::from_ne_bytes(random) | 1, Ordering::Relaxed);
+            let tranche = pg_sys::LWLockNewTrancheId();
+            (*shared).tranche.store(tranche, Ordering::Relaxed);
+            pg_sys::LWLockInitialize((*shared).taking.get(), tranche);
+            for slot in &(*shared).databases {
+                slot.event_ids.prepare(tranche);
+            }
         }
         pg_sys::LWLockRelease(lock);
+        pg_sys::LWLockRegisterTranche((*shared).tranche.load(Ordering::Relaxed), c"automation_engine_ids".as_ptr());
         SHARED.store(shared, Ordering::Relaxed);
         &*shared
     }
@@ -199,6 +215,11 @@ fn my_proc_number() -> u32 {
     unsafe { pg_sys::MyProc.offset_from((*pg_sys::ProcGlobal).allProcs) as u32 + 1 }
 }
 
+/// The place of this process in the array of all.
+pub fn my_place() -> usize {
+    my_proc_number() as usize - 1
+}
+
 fn my_pid() -> i32 {
     // SAFETY: reads a process global.
     unsafe { pg_sys::MyProcPid }
@@ -231,9 +252,17 @@ impl Shared {
         if let Some(slot) = self.database(oid) {
             return Some(slot);
         }
-        self.databases
-            .iter()
-            .find(|slot| slot.database.compare_exchange(0, oid.to_u32(), Ordering::AcqRel, Ordering::Acquire).is_ok())
+        // One at a time: a database with two slots would get two conductors.
+        // SAFETY: a lock of ours; nothing in between can fail.
+        unsafe { pg_sys::LWLockAcquire(self.taking.get(), pg_sys::LWLockMode::LW_EXCLUSIVE) };
+        let taken = self.database(oid).or_else(|| {
+            let free = self.databases.iter().find(|slot| slot.database.load(Ordering::Acquire) == 0)?;
+            free.database.store(oid.to_u32(), Ordering::Release);
+            Some(free)
+        });
+        // SAFETY: pairs with the above.
+        unsafe { pg_sys::LWLockRelease(self.taking.get()) };
+        taken
     }
 
     pub fn executors_of(&self, database: pg_sys::Oid) -> impl Iterator<Item = &ExecutorSlot> {
@@ -382,6 +411,7 @@ impl DatabaseSlot {
         for counter in [&self.routed_events, &self.routed_dispatches, &self.turns, &self.errors] {
             counter.store(0, Ordering::Release);
         }
+        self.event_ids.forget();
         self.database.store(0, Ordering::Release);
     }
 }

@@ -30,13 +30,13 @@ SELECT c.*, s.last_value
   LEFT JOIN automation_internal.router_cursor AS c ON true
  CROSS JOIN automation_internal.event_id_seq AS s
  WHERE c.singleton IS NULL
-    OR c.from_floor > s.last_value
+    OR c.from_floor > s.last_value + 127
     OR pg_snapshot_xmax(c.from_snapshot) > pg_snapshot_xmax(pg_current_snapshot())
     OR num_nulls(c.to_snapshot, c.to_floor, c.to_ceiling) NOT IN (0, 3)
     OR pg_snapshot_xmax(c.to_snapshot) NOT BETWEEN pg_snapshot_xmax(c.from_snapshot)
                                                AND pg_snapshot_xmax(pg_current_snapshot())
     OR c.to_floor NOT BETWEEN c.from_floor AND c.to_ceiling
-    OR c.to_ceiling > s.last_value
+    OR c.to_ceiling > s.last_value + 127
     OR c.position > c.to_ceiling
     OR (c.to_snapshot IS NULL AND c.position <> 0);
 

@@ -1,7 +1,8 @@
 -- Tables of the engine: singular nouns, written by the extension alone. Everything on the hot path (event,
 -- run_history, stat, log) is insert-only; dispatch is the one queue, inserted by the conductor and deleted by executors.
 
-CREATE SEQUENCE automation_internal.event_id_seq CACHE 1;
+-- Gives out blocks of ids, see src/store/event_ids.rs.
+CREATE SEQUENCE automation_internal.event_id_seq INCREMENT 128 CACHE 1;
 CREATE SEQUENCE automation_internal.run_id_seq CACHE 1;
 
 CREATE TABLE automation_internal.entity_kind (
@@ -48,7 +49,8 @@ COMMENT ON TABLE automation_internal.field_change IS 'Last change of each follow
 -- One log for entity changes and custom events. Column order and types are known to src/store/events.rs and
 -- src/pg/append.rs, which form the tuples themselves, and to src/pg/log_scan.rs, which reads them: change all together.
 -- Events are inserted in groups, all of one transaction and subtransaction. The first of a group says in group_span how
--- many ids it reaches over (ids of others may lie in between), the rest have 0.
+-- many ids it reaches over (ids of others may lie in between), the rest have 0; so has a single event of a transaction
+-- that ends with its statement, see src/store/event_ids.rs.
 CREATE TABLE automation_internal.event (
     id           bigint      NOT NULL,
     xid          xid8        NOT NULL,

@@ -18,7 +18,7 @@ use crate::{context, gucs, janitor, workers};
 #[pg_extern]
 fn route(n: default!(i64, "1000")) -> Result<i64, ErrorReport> {
     check_count(n).or_report()?;
-    Ok(match router::route(n) {
+    Ok(match router::route(n, true) {
         Routed::Busy => 0,
         Routed::Events { events, .. } => events as i64,
     })
@@ -79,7 +79,7 @@ fn drain() -> Result<i64, ErrorReport> {
     loop {
         let (routed_own, last) = router::route_own(own);
         own = last;
-        let routed = match router::route(gucs::route_batch_size()) {
+        let routed = match router::route(gucs::route_batch_size(), true) {
             Routed::Busy => 0,
             Routed::Events { events, dispatches, more, .. } => events + dispatches + usize::from(more),
         };

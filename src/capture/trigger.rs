@@ -10,7 +10,7 @@ use super::plan::{Column, Plan, plan_for};
 use crate::gucs;
 use crate::pg::raw::unguarded;
 use crate::pg::settings::Pinned;
-use crate::store::events::{NewEvent, Op, append_event, buffer_event, insert_buffered};
+use crate::store::events::{NewEvent, Op, append_event, buffer_event, insert_at_end_of_statement};
 
 #[unsafe(no_mangle)]
 #[doc(hidden)]
@@ -46,7 +46,7 @@ fn capture(data: &pg_sys::TriggerData) {
     {
         // After the last row of the statement; one that a trigger runs leaves it to the statement that fired the trigger.
         if trigger_depth() <= 1 {
-            insert_buffered();
+            insert_at_end_of_statement();
         }
         return;
     }

@@ -331,7 +331,7 @@ fn by_log(
     let Some(snapshot) = Snapshot::parse(&seen.snapshot) else { return Woke::NotYet };
     let mut above = 0;
     loop {
-        let (events, more) = crate::store::router::events_since_seen(&snapshot, seen.xid, above);
+        let (events, more) = crate::store::router::events_since_seen(&snapshot, seen.xid, seen.floor, above);
         let last = events.last().map(|event| event.id);
         for event in events.into_iter().flat_map(|event| derivers.heard(topic, &Rc::new(event))) {
             if by_event(machine, no, Some(note), topic, &event, world) == Woke::Moved {

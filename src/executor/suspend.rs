@@ -11,6 +11,7 @@ use super::scope::RunScope;
 use super::walk::Run;
 use crate::pg::clock::{self, Micros, POSTGRES_EPOCH};
 use crate::store::dispatches::Reason;
+use crate::store::event_ids;
 use crate::store::events::{self, Event};
 use crate::store::live::{LiveRun, Seen, WaitNote};
 use crate::store::log::{self, Entry};
@@ -335,7 +336,9 @@ pub fn timers_of(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunS
 fn seen() -> Seen {
     // What this run wrote before it waits has its place before the wait.
     events::insert_buffered();
-    let (snapshot, up_to) = crate::pg::identity::as_engine(cursor_store::present)
-        .map_or_else(Default::default, |moment| (cursor_store::text_of(&moment.snapshot), moment.ceiling));
-    Seen { snapshot, xid: crate::pg::snapshot::own_transaction(), up_to }
+    let (present, up_to) =
+        crate::pg::identity::as_engine(|| (cursor_store::present(), event_ids::own_ceiling().unwrap_or_default()));
+    let (snapshot, floor) =
+        present.map_or_else(Default::default, |moment| (cursor_store::text_of(&moment.snapshot), moment.floor));
+    Seen { snapshot, xid: crate::pg::snapshot::own_transaction(), up_to, floor }
 }

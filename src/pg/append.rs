@@ -8,12 +8,12 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use pgrx::pg_sys;
-use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 use super::clock::{self, Micros};
 use super::insert::{InPartialIndex, every_row, insert_tuples, no_row};
 use super::names;
 use super::raw::unguarded;
+use crate::store::event_ids;
 
 /// A column value ready for `heap_form_tuple`.
 pub type Cell = Option<pg_sys::Datum>;
@@ -198,20 +198,21 @@ impl Pending {
             self.rows.push(Waiting { made_by, command, relation: leaf.relation, tuple });
         }
         if self.bytes >= MOST_BYTES {
-            self.insert(|_| true);
+            self.insert(|_| true, false);
         } else if self.rows.len() >= ENOUGH_ROWS || self.bytes >= ENOUGH_BYTES {
             let oldest = self.rows.iter().map(|row| row.command).min().unwrap_or_default();
             // Not worth it while most of what waits must go on waiting.
             if self.rows.iter().filter(|row| row.command == oldest).count() * 2 >= self.rows.len() {
-                self.insert(|row| row.command == oldest);
+                self.insert(|row| row.command == oldest, false);
             }
         }
         true
     }
 
     /// Inserts everything that waits of the current subtransaction.
-    pub fn insert_all(&mut self) {
-        self.insert(|_| true);
+    /// `ends` if the transaction ends with the statement under way.
+    pub fn insert_all(&mut self, ends: bool) {
+        self.insert(|_| true, ends);
     }
 
     /// The partition for rows of `at`, under the lock that inserting will need: from the first row on nobody drops it.
@@ -228,7 +229,7 @@ impl Pending {
     }
 
     /// What an outer subtransaction has waiting is not inserted by an inner one, whose rollback would take it along.
-    fn insert(&mut self, wanted: impl Fn(&Waiting) -> bool) {
+    fn insert(&mut self, wanted: impl Fn(&Waiting) -> bool, ends: bool) {
         // SAFETY: reads state of the current transaction.
         let current = unsafe { unguarded::GetCurrentSubTransactionId() };
         let mut mine = std::mem::take(&mut self.rows);
@@ -239,7 +240,7 @@ impl Pending {
         if mine.len() > 1 {
             mine.sort_by_key(|row| row.command);
         }
-        draw_ids(&mine);
+        draw_ids(&mine, ends);
         while let Some(relation) = mine.first().map(|row| row.relation) {
             let tuples: Vec<pg_sys::HeapTuple> =
                 mine.iter().filter(|row| row.relation == relation).map(|row| row.tuple).collect();
@@ -310,21 +311,21 @@ unsafe fn field<T>(tuple: pg_sys::HeapTuple, at: usize) -> *mut T {
 }
 
 /// Draws the ids of events that are inserted as a group, and notes in the first how far the group reaches: the index on
-/// (xid, id) holds that one only. Drawn as late as this so that ids rise with the commands that made the changes, and
-/// while the rows are still locked.
-fn draw_ids(rows: &[Waiting]) {
-    let (Some(first), Some(sequence)) = (rows.first(), names::internal_relation("event_id_seq")) else { return };
-    // SAFETY: tuples formed by us; several draws share one guard, and nothing in it has a destructor.
+/// (xid, id) holds that one only. A single one of a transaction that is about to end need not be in it. Drawn as late as
+/// this so that ids rise with the commands that made the changes, and while the rows are still locked.
+fn draw_ids(rows: &[Waiting], ends: bool) {
+    let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return };
+    let stands_by = ends && rows.len() == 1 && event_ids::stand_by();
+    // SAFETY: tuples formed by us.
     unsafe {
-        pg_guard_ffi_boundary(|| {
-            for row in rows {
-                *field::<i64>(row.tuple, ID_AT) = unguarded::nextval_internal(sequence, false);
-            }
-        });
-        let from = *field::<i64>(first.tuple, ID_AT);
-        let to = rows.last().map_or(from, |row| *field::<i64>(row.tuple, ID_AT));
-        *field::<i32>(first.tuple, GROUP_SPAN_AT) = i32::try_from(to - from + 1).unwrap_or(i32::MAX);
+        event_ids::draw(rows.len(), |place, id| *field::<i64>(rows[place].tuple, ID_AT) = id);
+        let (from, to) = (*field::<i64>(first.tuple, ID_AT), *field::<i64>(last.tuple, ID_AT));
         LAST_ID.set(to);
+        if stands_by {
+            event_ids::note_own(to);
+        } else {
+            *field::<i32>(first.tuple, GROUP_SPAN_AT) = i32::try_from(to - from + 1).unwrap_or(i32::MAX);
+        }
     }
 }
 

@@ -177,6 +177,11 @@ impl Row<'_> {
         self.varlena(column).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
     }
 
+    /// A text column, not copied.
+    pub fn raw_text(&self, column: usize) -> Option<&[u8]> {
+        self.varlena(column)
+    }
+
     /// A bytea column.
     pub fn bytes(&self, column: usize) -> Option<Vec<u8>> {
         self.varlena(column).map(<[u8]>::to_vec)

@@ -26,6 +26,7 @@ pub mod session;
 pub mod settings;
 pub mod snapshot;
 pub mod statement;
+pub mod statement_alone;
 pub mod subtransaction;
 pub mod table_scan;
 pub mod threads;

@@ -104,9 +104,17 @@ pub mod unguarded {
             nulls: *mut bool,
         );
         pub fn MemoryContextReset(context: pg_sys::MemoryContext);
+        pub fn IsTransactionBlock() -> bool;
+        pub fn ParamsErrorCallback(arg: *mut std::ffi::c_void);
+        pub fn pq_startmsgread();
+        pub fn pq_peekbyte() -> c_int;
+        pub fn pq_endmsgread();
+        #[cfg(any(feature = "pg14", feature = "pg15", feature = "pg16"))]
+        fn pq_buffer_has_data() -> bool;
+        #[cfg(any(feature = "pg17", feature = "pg18"))]
+        fn pq_buffer_remaining_data() -> isize;
         pub fn pg_trigger_depth(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum;
         // Several of these share one guard, see pg::insert and pg::append.
-        pub fn nextval_internal(relid: pg_sys::Oid, check_permissions: bool) -> i64;
         pub fn table_open(relation: pg_sys::Oid, lockmode: pg_sys::LOCKMODE) -> pg_sys::Relation;
         pub fn table_close(relation: pg_sys::Relation, lockmode: pg_sys::LOCKMODE);
         pub fn index_open(relation: pg_sys::Oid, lockmode: pg_sys::LOCKMODE) -> pg_sys::Relation;
@@ -184,6 +192,18 @@ pub mod unguarded {
         ) -> pg_sys::Datum;
         pub fn die(signal: c_int);
         pub fn SignalHandlerForConfigReload(signal: c_int);
+    }
+
+    /// Has the client sent more than what is being worked on?
+    pub unsafe fn has_unread_message() -> bool {
+        // SAFETY: reads state of the current process.
+        unsafe {
+            #[cfg(any(feature = "pg14", feature = "pg15", feature = "pg16"))]
+            let unread = pq_buffer_has_data();
+            #[cfg(any(feature = "pg17", feature = "pg18"))]
+            let unread = pq_buffer_remaining_data() > 0;
+            unread
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use automation_core::definition::Document;
 use automation_core::program::{Program, compile};
-use automation_core::topic::TopicIndex;
+use automation_core::topic::{Ears, TopicIndex};
 use pgrx::pg_sys;
 
 use super::derived::{self, Derivers};
@@ -14,6 +14,7 @@ use super::held::HeldFields;
 use crate::store::automations;
 use crate::store::log::{self, Entry};
 use crate::store::subscriptions::{self, Subscription};
+use crate::store::wakes;
 
 /// An active automation.
 pub struct Active {
@@ -27,7 +28,8 @@ pub struct Active {
 /// All of them, and who listens to what.
 #[derive(Default)]
 pub struct Definitions {
-    fingerprint: (i64, i64),
+    /// The state of the definitions of which they are; none before the first look.
+    fingerprint: Option<(i64, i64)>,
     active: Vec<Active>,
     by_id: HashMap<i32, usize>,
     /// Topics without a wildcard, and the automations and triggers that listen to each.
@@ -38,6 +40,8 @@ pub struct Definitions {
     held: HeldFields,
     derivers: Rc<Derivers>,
     subscriptions: Vec<Subscription>,
+    /// What all of these listen to.
+    ears: Rc<Ears>,
     /// Compiled once per version: versions never change.
     programs: HashMap<i32, Rc<Program>>,
 }
@@ -51,7 +55,7 @@ thread_local! {
 /// Runs `work` with the definitions as this snapshot has them; they are read again only if they changed.
 pub fn with_current<R>(work: impl FnOnce(&Definitions) -> R) -> R {
     let fingerprint = automations::fingerprint();
-    let stale = CURRENT.with(|current| current.borrow().fingerprint != fingerprint);
+    let stale = CURRENT.with(|current| current.borrow().fingerprint != Some(fingerprint));
     if ROLLED_BACK.replace(false) || stale {
         let programs = CURRENT.with(|current| std::mem::take(&mut current.borrow_mut().programs));
         let fresh = load(fingerprint, programs);
@@ -80,7 +84,7 @@ fn load(fingerprint: (i64, i64), mut programs: HashMap<i32, Rc<Program>>) -> Def
         }
     }
     let mut definitions = Definitions {
-        fingerprint,
+        fingerprint: Some(fingerprint),
         derivers: derived::at(fingerprint),
         subscriptions: subscriptions::all(),
         ..Default::default()
@@ -108,7 +112,14 @@ fn load(fingerprint: (i64, i64), mut programs: HashMap<i32, Rc<Program>>) -> Def
     }
     programs.retain(|_, program| Rc::strong_count(program) > 1);
     definitions.programs = programs;
+    definitions.ears = Rc::new(definitions.all_ears());
     definitions
+}
+
+/// What this snapshot has that listens. Waits come and go too fast to be asked one by one: while there may be any, all
+/// is heard.
+pub fn ears() -> Rc<Ears> {
+    if wakes::any() { Rc::new(Ears::open()) } else { with_current(|definitions| definitions.ears.clone()) }
 }
 
 /// Compiles a version as it is stored.
@@ -122,6 +133,15 @@ pub fn compile_stored(document: &str) -> Result<Program, String> {
 impl Definitions {
     pub fn by_id(&self, automation_id: i32) -> Option<&Active> {
         self.by_id.get(&automation_id).map(|place| &self.active[*place])
+    }
+
+    /// Everything that triggers, holds, conditions, derived events and subscriptions listen to.
+    fn all_ears(&self) -> Ears {
+        let mut ears = if self.patterns.is_empty() { Ears::closed() } else { Ears::open() };
+        let topics = self.exact.keys().chain(self.holders.keys());
+        topics.chain(self.subscriptions.iter().map(|s| &s.pattern)).for_each(|topic| ears.listen_to(topic));
+        self.held.kinds().chain(self.derivers.kinds()).for_each(|kind| ears.listen_to_kind(kind));
+        ears
     }
 
     /// What conditions with `for` ask about.

@@ -118,6 +118,11 @@ impl Derivers {
         self.by_kind.get(kind).map_or(&[], Vec::as_slice)
     }
 
+    /// The kinds that have rules.
+    pub fn kinds(&self) -> impl Iterator<Item = &String> {
+        self.by_kind.keys()
+    }
+
     /// Every topic that can be derived.
     pub fn topics(&self) -> impl Iterator<Item = &str> {
         self.by_kind.values().flatten().map(|rule| rule.topic.as_str())

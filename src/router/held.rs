@@ -29,6 +29,11 @@ impl HeldFields {
         }
     }
 
+    /// The kinds that have such fields.
+    pub fn kinds(&self) -> impl Iterator<Item = &String> {
+        self.0.keys()
+    }
+
     /// Begins to follow what is new, and stops following the rest.
     pub fn follow(&self) {
         let pairs = self.0.iter().flat_map(|(kind, fields)| fields.iter().map(move |field| (kind, field)));

@@ -11,6 +11,7 @@ use crate::pg::clock::{self, Micros};
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity;
 use crate::pg::snapshot::assigned_transaction;
+use crate::pg::statement_alone;
 use crate::workers;
 
 /// What happened, as the `op` column has it.
@@ -177,9 +178,18 @@ pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
 
 /// Inserts the events that wait.
 pub fn insert_buffered() {
+    insert_waiting(false);
+}
+
+/// Inserts the events that wait, at the end of a statement of which no trigger is part.
+pub fn insert_at_end_of_statement() {
+    insert_waiting(statement_alone::transaction_ends());
+}
+
+fn insert_waiting(ends: bool) {
     PENDING.with(|pending| {
         if !pending.borrow().is_empty() {
-            pending.borrow_mut().insert_all();
+            pending.borrow_mut().insert_all(ends);
         }
     });
 }

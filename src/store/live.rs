@@ -70,6 +70,9 @@ pub struct Seen {
     pub snapshot: String,
     pub xid: u64,
     pub up_to: i64,
+    /// What is not before it and cannot be found by its transaction has an id above this one.
+    #[serde(default)]
+    pub floor: i64,
 }
 
 /// Inserts runs that have suspended for the first time.

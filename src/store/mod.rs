@@ -14,6 +14,7 @@ pub mod effects;
 pub mod egress_rules;
 pub mod endpoints;
 pub mod engine_listeners;
+pub mod event_ids;
 pub mod events;
 pub mod field_changes;
 pub mod gates;

@@ -2,8 +2,8 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
+use super::event_ids;
 use super::events::Event;
-use crate::pg::append::last_drawn;
 use crate::pg::clock::{self, Micros};
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::log_scan::LogScan;
@@ -115,14 +115,25 @@ fn with_ahead(mut cursor: Cursor) -> Cursor {
 /// This moment. The floor is read before the snapshot is taken, the ceiling after it.
 pub fn present() -> Option<Moment> {
     let at = clock::before_statement();
-    let floor = last_drawn("event_id_seq")?;
+    let floor = event_ids::floor()?;
     let taken = StatementSnapshot::take();
     let mut snapshot = Snapshot::of_statement()?;
-    let ceiling = last_drawn("event_id_seq")?;
+    let ceiling = event_ids::ceiling()?;
     drop(taken);
     // A snapshot never lists the transaction that takes it; for the cursor ours is as open as any other.
     snapshot.add_in_progress(crate::pg::snapshot::own_transaction());
     Some(Moment { snapshot, floor, ceiling, at })
+}
+
+impl Cursor {
+    /// Where the batch ends: the one under way, or one that ends now.
+    pub fn end_of_batch(&self) -> Option<Moment> {
+        self.to.clone().or_else(|| {
+            let present = present()?;
+            // After a start of the server less is known of the ids than before; what was true then is true now.
+            Some(Moment { floor: present.floor.max(self.from_floor), ..present })
+        })
+    }
 }
 
 const ADVANCE: &str = "
@@ -169,57 +180,128 @@ pub fn finish_batch(cursor: &Cursor, to: &Moment) {
     }
 }
 
-/// Events in a range of ids, in order.
-pub fn events_between(log: &mut LogScan, above: i64, up_to: i64, limit: i64) -> Vec<Event> {
-    read_between(log, above, up_to, limit as usize, |_| true)
+/// What becomes of a row that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// It is not part of the batch.
+    Skip,
+    /// It is part of it, and nobody wants to know more.
+    Count,
+    /// It is part of it, and somebody does.
+    Read,
 }
 
-/// Each partition gives its first `limit`; more than one of them has any only around midnight.
-fn read_between(log: &mut LogScan, above: i64, up_to: i64, limit: usize, wanted: impl Fn(u64) -> bool) -> Vec<Event> {
-    let mut events: Vec<Event> = Vec::new();
-    if limit == 0 {
-        return events;
+/// A stretch of the log as it was read.
+#[derive(Debug, Default)]
+pub struct Stretch {
+    /// The rows of it, whatever became of them.
+    pub rows: usize,
+    /// The id of the last one.
+    pub last: Option<i64>,
+    /// How many belong to the batch.
+    pub members: usize,
+    /// Those of them that somebody wants to know of, in order.
+    pub events: Vec<Event>,
+}
+
+impl Stretch {
+    /// Adds one that lies behind it.
+    fn extend(&mut self, next: Stretch) {
+        self.rows += next.rows;
+        self.last = next.last.or(self.last);
+        self.members += next.members;
+        self.events.extend(next.events);
     }
+}
+
+/// Events in a range of ids, in order.
+pub fn events_between(
+    log: &mut LogScan,
+    above: i64,
+    up_to: i64,
+    limit: i64,
+    judge: impl Fn(&Row<'_>) -> Use,
+) -> Stretch {
+    read_between(log, above, up_to, limit as usize, |row| Some(judge(row)))
+}
+
+/// Each partition gives its first `limit`; more than one of them has any only around midnight. Rows of which `judge` says
+/// nothing do not count.
+fn read_between(
+    log: &mut LogScan,
+    above: i64,
+    up_to: i64,
+    limit: usize,
+    judge: impl Fn(&Row<'_>) -> Option<Use>,
+) -> Stretch {
+    if limit == 0 {
+        return Stretch::default();
+    }
+    let (mut rows, mut events): (Vec<(i64, Use)>, Vec<Event>) = (Vec::new(), Vec::new());
     let (mut begin, mut last) = (0, i64::MIN);
+    let mut in_order = true;
     log.by_id(above, up_to, |row| {
         let id = row.int8(1).unwrap_or_default();
         if id < last {
             // the next partition
-            begin = events.len();
+            begin = rows.len();
+            in_order = false;
         }
         last = id;
-        if wanted(row.int8(2).unwrap_or_default() as u64) {
-            events.extend(Event::read_logged(row));
+        if let Some(verdict) = judge(row) {
+            rows.push((id, verdict));
+            if verdict == Use::Read {
+                events.extend(Event::read_logged(row));
+            }
         }
-        if events.len() - begin >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if rows.len() - begin >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    events.sort_by_key(|event| event.id);
-    events.truncate(limit);
-    events
+    // A partition that follows in order is entered as well, full though the batch may be.
+    if !in_order || rows.len() > limit {
+        rows.sort_unstable_by_key(|(id, _)| *id);
+        rows.truncate(limit);
+        let last = rows.last().map_or(above, |(id, _)| *id);
+        events.retain(|event| event.id <= last);
+        events.sort_by_key(|event| event.id);
+    }
+    let members = rows.iter().filter(|(_, verdict)| *verdict != Use::Skip).count();
+    Stretch { rows: rows.len(), last: rows.last().map(|(id, _)| *id), members, events }
 }
 
 /// Which transactions are late: those of a list, and those of a range.
+#[derive(Default)]
 pub struct Late<'a> {
     pub listed: &'a [u64],
     pub from: u64,
     pub below: u64,
+    /// Events of theirs that cannot be found by them.
+    pub besides: &'a [i64],
 }
 
 /// How many events are read at a time of those that a wait may have missed.
 const PAGE: i64 = 10_000;
 
-/// What has been committed since a moment in the log: by transactions that were open then, the one that took it among
-/// them, and by younger ones. One page of it, in the order of ids from `above` on, and whether there may be more.
-pub fn events_since_seen(snapshot: &Snapshot, xid: u64, above: i64) -> (Vec<Event>, bool) {
+/// What has been committed since a moment in the log, of which the floor is known: by transactions that were open then, the
+/// one that took it among them, and by younger ones. One page of it, in the order of ids from `above` on, and whether
+/// there may be more.
+pub fn events_since_seen(snapshot: &Snapshot, xid: u64, floor: i64, above: i64) -> (Vec<Event>, bool) {
     crate::pg::identity::as_engine(|| {
         let mut listed = snapshot.in_progress.clone();
         listed.push(xid);
         listed.retain(|xid| *xid != 0);
-        let late = Late { listed: &listed, from: snapshot.xmax, below: u64::MAX };
+        let late = Late { listed: &listed, from: snapshot.xmax, below: u64::MAX, ..Default::default() };
         let Some(mut log) = LogScan::open() else { return (Vec::new(), false) };
-        let found = events_of(&mut log, &late, above, i64::MAX, PAGE);
-        let more = found.len() as i64 >= PAGE;
-        (found, more)
+        let mut found = match above < floor {
+            true => events_of(&mut log, &late, above, floor, PAGE, |_| Use::Read),
+            false => Stretch::default(),
+        };
+        let is_new = |row: &Row<'_>| {
+            let of = xid_of(row);
+            (of == xid || !snapshot.sees(of)).then_some(Use::Read)
+        };
+        found.extend(read_between(&mut log, above.max(floor), i64::MAX, PAGE as usize - found.rows, is_new));
+        let more = found.rows as i64 >= PAGE;
+        (found.events, more)
     })
 }
 
@@ -257,22 +339,36 @@ pub fn events_after(at: i64) -> Vec<Event> {
 /// Only the first event of each group is to be found by its transaction; it says how far the group reaches, and the
 /// ids up to there are read. `limit` groups of one transaction have at least as many events, so what lies behind them is
 /// not needed yet.
-pub fn events_of(log: &mut LogScan, late: &Late<'_>, above: i64, up_to: i64, limit: i64) -> Vec<Event> {
+pub fn events_of(
+    log: &mut LogScan,
+    late: &Late<'_>,
+    above: i64,
+    up_to: i64,
+    limit: i64,
+    judge: impl Fn(&Row<'_>) -> Use,
+) -> Stretch {
     let mut xids = log.transactions(late.from, late.below, up_to);
     xids.extend(late.listed);
     xids.sort_unstable();
     let limit = limit as usize;
     let mut ranges: Vec<(i64, i64)> = xids.iter().flat_map(|xid| log.groups_of(*xid, above, up_to, limit)).collect();
+    ranges.extend(late.besides.iter().filter(|id| **id > above && **id <= up_to).map(|id| (*id, *id)));
     ranges.sort_unstable();
-    let mut events = Vec::new();
+    let of_them = |row: &Row<'_>| xids.binary_search(&xid_of(row)).is_ok().then(|| judge(row));
+    let mut found = Stretch::default();
     for (first, last) in joined(&ranges) {
         let (from, to) = (above.max(first - 1), up_to.min(last));
-        events.extend(read_between(log, from, to, limit - events.len(), |xid| xids.binary_search(&xid).is_ok()));
-        if events.len() >= limit {
+        found.extend(read_between(log, from, to, limit - found.rows, of_them));
+        if found.rows >= limit {
             break;
         }
     }
-    events
+    found
+}
+
+/// The transaction that a row of the log is of.
+pub fn xid_of(row: &Row<'_>) -> u64 {
+    row.int8(2).unwrap_or_default() as u64
 }
 
 /// Ranges so near to each other that reading across is cheaper than another look.

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use pgrx::pg_sys;
 
 use crate::pg::append::{append_plain, varlena};
-use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
+use crate::pg::engine_sql::{Arg, Row, execute, query};
 use crate::pg::identity::as_engine;
+use crate::pg::table_scan::has_pages;
 
 /// Where a wake can come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -194,9 +195,7 @@ pub fn patterns() -> Vec<String> {
     as_engine(|| query(PATTERNS, &[], |row| row.text(1))).into_iter().flatten().collect()
 }
 
-const ANY: &str = "SELECT pg_catalog.pg_relation_size('automation_internal.wake_index'::regclass) > 0";
-
 /// Can anybody wait for anything? Never no by mistake.
 pub fn any() -> bool {
-    as_engine(|| query_one(ANY, &[], |row| row.bool(1))).flatten().unwrap_or(true)
+    has_pages("wake_index")
 }

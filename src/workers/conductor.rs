@@ -216,7 +216,10 @@ impl Conductor {
             (Ok(_), Some(next)) => self.timers_from = next.min(now),
             (Ok(_), None) => {}
             // What it took is back.
-            (Err(_), _) => self.timers_from = store::timers::EVER,
+            (Err(_), _) => {
+                self.timers_from = store::timers::EVER;
+                self.next_timer = 0;
+            }
         }
         self.nap = match &outcome {
             Ok(Look::Routed { more: false, dispatches, events, .. }) => next_nap(self.nap, *events, *dispatches),
@@ -293,7 +296,7 @@ impl Conductor {
         }
         // A batch that failed is tried again event by event, so that one bad event does not hold up the rest.
         let limit = if self.failures > 0 { 1 } else { gucs::route_batch_size() };
-        match router::route(limit) {
+        match router::route(limit, self.next_timer <= now) {
             Routed::Busy => Look::Busy,
             Routed::Events { events, dispatches, more, owners } => {
                 janitor::fold_definition_changes();

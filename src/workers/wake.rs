@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use pgrx::pg_sys;
 
 use crate::shmem;
-use crate::store::events;
+use crate::store::{event_ids, events};
 
 thread_local! {
     static REGISTERED: Cell<bool> = const { Cell::new(false) };
@@ -111,6 +111,7 @@ unsafe extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type,
             events::insert_buffered();
         }
         pg_sys::XactEvent::XACT_EVENT_COMMIT => {
+            event_ids::stand_down();
             events::forget_buffered();
             CLAIMED.set(false);
             if BELOW.replace(false) {
@@ -142,6 +143,7 @@ unsafe extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type,
             }
         }
         pg_sys::XactEvent::XACT_EVENT_ABORT | pg_sys::XactEvent::XACT_EVENT_PREPARE => {
+            event_ids::stand_down();
             CAPTURED.set(false);
             QUEUED.set(false);
             TIMER.set(i64::MAX);

@@ -3,10 +3,12 @@
 //! A topic is words joined by dots. In a pattern `*` stands for exactly one word, or inside a word for any run of
 //! characters; `#` stands for any number of words, also none. An empty pattern selects everything.
 
+mod ears;
 pub mod engine;
 mod index;
 mod overlap;
 
+pub use ears::Ears;
 pub use index::TopicIndex;
 pub use overlap::overlap;
 

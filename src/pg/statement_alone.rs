@@ -1,0 +1,54 @@
+//! Is the statement under way all there is of its transaction?
+#![allow(unsafe_code)]
+use pgrx::pg_sys;
+
+use super::raw::unguarded;
+
+/// Does the transaction end with the statement under way? Asked at its end; yes only if nothing of the client's or of a
+/// function's can come in between.
+pub fn transaction_ends() -> bool {
+    // SAFETY: reads state of the current process, and what has arrived from the client already.
+    unsafe {
+        pg_sys::MyBackendType == pg_sys::BackendType::B_BACKEND
+            && !unguarded::IsTransactionBlock()
+            && returns_nothing()
+            && (is_simple_query() || is_last_of_protocol())
+    }
+}
+
+/// What a statement returns is sent before the transaction ends, however long the client takes to read it.
+unsafe fn returns_nothing() -> bool {
+    // SAFETY: reads a process global, which points to the portal that is being run.
+    unsafe {
+        let portal = pg_sys::ActivePortal;
+        !portal.is_null() && (*portal).strategy == pg_sys::PortalStrategy::PORTAL_MULTI_QUERY
+    }
+}
+
+/// Whatever runs statements inside of others leaves a note on this stack; a query as text leaves none.
+unsafe fn is_simple_query() -> bool {
+    // SAFETY: reads a process global.
+    unsafe { pg_sys::error_context_stack.is_null() }
+}
+
+/// A statement that was prepared over the protocol leaves a note for its parameters. It is the last one if what the client
+/// has sent behind it is the message that ends the transaction.
+unsafe fn is_last_of_protocol() -> bool {
+    const SYNC: i32 = b'S' as i32;
+    // SAFETY: the stack is not empty. While a statement is executed no message is being read, so it may be looked at
+    // what the next one is; that does not wait, for there is something.
+    unsafe {
+        let note = &*pg_sys::error_context_stack;
+        let of_parameters = unguarded::ParamsErrorCallback as unsafe extern "C-unwind" fn(_);
+        if !note.previous.is_null() || !note.callback.is_some_and(|of| std::ptr::fn_addr_eq(of, of_parameters)) {
+            return false;
+        }
+        if !unguarded::has_unread_message() {
+            return false;
+        }
+        unguarded::pq_startmsgread();
+        let next = unguarded::pq_peekbyte();
+        unguarded::pq_endmsgread();
+        next == SYNC
+    }
+}

@@ -99,6 +99,12 @@ impl Claimer {
         self.next_floor = self.floor;
     }
 
+    /// From where on the queue is to be read.
+    pub fn floor(&mut self) -> i64 {
+        self.refresh();
+        self.floor
+    }
+
     /// A batch begins: nothing is in hand yet.
     fn begin(&mut self) {
         in_hand::clear();
@@ -202,7 +208,7 @@ pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
         }
         wake::announce_if_claims_return();
         failpoint("claimed");
-        batch.run(claimer, &claimed, matches!(work, Work::UpTo(_)));
+        batch.run(claimer, &claimed);
         batch.turn.more |= claimed.len() as i64 == limit;
         let stop = batch.turn.alone.is_some() || !batch.turn.more || matches!(work, Work::Only(_));
         if !batch.done.is_empty() || stop {
@@ -296,19 +302,16 @@ impl Woken {
 }
 
 impl Batch {
-    fn run(&mut self, claimer: &mut Claimer, claimed: &[Dispatch], from_head: bool) {
+    fn run(&mut self, claimer: &mut Claimer, claimed: &[Dispatch]) {
         let (Some(first), Some(last)) = (claimed.first(), claimed.last()) else { return };
         claimer.head = Some(first.id);
         claimer.claimed_up_to(last.id);
         let ids: Vec<i64> = claimed.iter().map(|dispatch| dispatch.id).collect();
-        let from = if from_head { self.floor } else { 0 };
-        for (id, key) in dispatches::passed_over(claimer.owner, from, last.id, &ids) {
+        for (id, key) in dispatches::passed_over(claimer.owner, self.floor, last.id, &ids) {
             self.blocked.extend(key);
             self.undone.push(id);
         }
-        if from_head {
-            self.floor = last.id + 1;
-        }
+        self.floor = last.id + 1;
         let events = read_events(claimed);
         let mut woken = Woken::lock(claimed, &events);
         let live_versions = woken.runs.values().map(|run| run.version_id);

@@ -236,23 +236,61 @@ fn read(row: &Row<'_>) -> Dispatch {
     }
 }
 
-const PASSED_OVER: &str = "
+const QUEUE: &str = "
     SELECT d.id, d.ordering_key
       FROM automation_internal.dispatch AS d
      WHERE d.owner = $1
        AND d.id >= $2
        AND d.id < $3
-     ORDER BY d.id";
+     ORDER BY d.id
+     LIMIT $4";
+
+/// The first dispatches of a stretch of an owner's queue, whoever holds them: (id, ordering key).
+pub fn queue(owner: pg_sys::Oid, floor: i64, below: i64, limit: i64) -> Vec<(i64, Option<i64>)> {
+    as_engine(|| {
+        query(QUEUE, &[owner.into(), floor.into(), below.into(), limit.into()], |row| {
+            (row.int8(1).unwrap_or_default(), row.int8(2))
+        })
+    })
+}
 
 /// What the claim passed over because others hold it: (id, ordering key) below the last claimed id.
 pub fn passed_over(owner: pg_sys::Oid, floor: i64, last: i64, claimed: &[i64]) -> Vec<(i64, Option<i64>)> {
-    let queued = as_engine(|| {
-        query(PASSED_OVER, &[owner.into(), floor.into(), last.into()], |row| {
-            (row.int8(1).unwrap_or_default(), row.int8(2))
-        })
-    });
+    let queued = queue(owner, floor, last, i64::MAX);
     // Both are sorted; sorting them apart here is cheaper than a NOT IN.
     queued.into_iter().filter(|(id, _)| claimed.binary_search(id).is_err()).collect()
+}
+
+const LOCK_FIRST: &str = "
+    SELECT d.id
+      FROM automation_internal.dispatch AS d
+     WHERE d.owner = $1
+       AND d.id >= $3
+       AND d.id <= $4
+       AND d.id = ANY ($2)
+     ORDER BY d.id
+     LIMIT 1
+       FOR UPDATE SKIP LOCKED";
+
+/// Locks the first of these dispatches that nobody holds.
+pub fn lock_first(owner: pg_sys::Oid, ids: &[i64]) -> Option<i64> {
+    let (first, last) = (ids.iter().min()?, ids.iter().max()?);
+    let args = [owner.into(), Arg::int8s(ids), (*first).into(), (*last).into()];
+    as_engine(|| query_one(LOCK_FIRST, &args, |row| row.int8(1))).flatten()
+}
+
+const PLACE: &str = "
+    SELECT d.id
+      FROM automation_internal.dispatch AS d
+     WHERE d.owner = $1
+       AND d.id >= $2
+     ORDER BY d.id
+    OFFSET $3
+     LIMIT 1";
+
+/// The dispatch of an owner that has so many before it, from `floor` on.
+pub fn at_place(owner: pg_sys::Oid, floor: i64, place: i64) -> Option<i64> {
+    as_engine(|| query_one(PLACE, &[owner.into(), floor.into(), place.into()], |row| row.int8(1))).flatten()
 }
 
 // The bounds keep the scan short whatever the planner makes of the list: for a table that was nearly empty when it was

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
+use super::careful::{self, Pick};
 use super::registration;
 use super::txn::{Failure, in_transaction};
 use crate::executor::{self, Claimer, Turn, Work};
@@ -72,9 +73,8 @@ pub extern "C-unwind" fn automation_executor_main(argument: pg_sys::Datum) {
     let Some(home) = shared().database(database).filter(|_| named.is_ok()) else { registration::exit(1) };
     // A batch of one until it is known that runs are quick: a slow one would hold up whatever shares its batch.
     let limit = 1;
-    let careful = (gucs::executors() as i64 * gucs::batch_size()).max(1);
-    Executor { slot, home, claimer: Claimer::new(owner, true), limit, careful, counted: None, alone: None, failures: 0 }
-        .work()
+    let claimer = Claimer::new(owner, true);
+    Executor { slot, home, claimer, limit, careful_below: None, counted: None, alone: None, failures: 0 }.work()
 }
 
 /// What to do about dispatches from before the server's start.
@@ -87,12 +87,6 @@ enum Careful {
     Free,
     /// All that are left are in other hands.
     Wait,
-}
-
-enum Pick {
-    Nothing,
-    AllHeld,
-    Dispatch(i64),
 }
 
 /// Makes this transaction's commit flush, whatever the owner has set: a count that survives a crash while the run it
@@ -115,35 +109,14 @@ fn rest(limit: std::time::Duration) {
     }
 }
 
-/// How far to look for a dispatch that nobody holds back.
-const LOOK_AHEAD: i64 = 200;
-
-/// The first dispatch of an owner that nobody tries and that has to wait for none before it.
-fn first_free(owner: pg_sys::Oid) -> Pick {
-    let claimed = store::dispatches::claim(owner, 0, LOOK_AHEAD);
-    let Some(last) = claimed.last() else { return Pick::Nothing };
-    let ids: Vec<i64> = claimed.iter().map(|dispatch| dispatch.id).collect();
-    let held = store::dispatches::passed_over(owner, 0, last.id, &ids);
-    let mut blocked: Vec<i64> = held.into_iter().filter_map(|(_, key)| key).collect();
-    let tried = shared().tried_by_others(shmem::my_database());
-    for dispatch in &claimed {
-        let waits = dispatch.ordering_key.is_some_and(|key| blocked.contains(&key));
-        if !waits && !tried.contains(&dispatch.id) {
-            return Pick::Dispatch(dispatch.id);
-        }
-        blocked.extend(dispatch.ordering_key);
-    }
-    Pick::AllHeld
-}
-
 struct Executor {
     slot: &'static ExecutorSlot,
     home: &'static DatabaseSlot,
     claimer: Claimer,
     /// Size of the next batch.
     limit: i64,
-    /// How many dispatches from before the server's start are still tried one by one.
-    careful: i64,
+    /// Dispatches below this one are tried one by one, 0 when none is left; not known before the first look.
+    careful_below: Option<i64>,
     /// The dispatch whose attempt is counted and that has not been tried yet.
     counted: Option<i64>,
     /// The next dispatch is of a slow automation.
@@ -226,7 +199,6 @@ impl Executor {
                         return Some(true);
                     }
                     self.let_go();
-                    self.careful -= 1;
                 }
                 if turn.blocked && turn.runs == 0 {
                     // Everything left waits for runs that other executors have in hand.
@@ -290,22 +262,23 @@ impl Executor {
     /// takes the server down is found out. The dispatch is noted in shared memory while its row is still locked, so no
     /// other executor takes it in between, and an attempt that was counted is an attempt that is made.
     fn pick_carefully(&mut self) -> Careful {
-        let below = self.home.careful_below.load(Ordering::Acquire);
         if let Some(id) = self.counted {
             return Careful::Alone(id);
         }
-        if self.careful <= 0 || below == 0 {
+        let suspected = self.home.careful_below.load(Ordering::Acquire);
+        if self.careful_below == Some(0) || suspected == 0 {
             return Careful::Free;
         }
-        let (owner, slot) = (self.claimer.owner, self.slot);
+        let (owner, slot, floor) = (self.claimer.owner, self.slot, self.claimer.floor());
+        let known_end = &mut self.careful_below;
         let picked = in_transaction(|| {
             if !names::extension_installed() {
                 return Careful::Free;
             }
-            match first_free(owner) {
+            let end = *known_end.get_or_insert_with(|| careful::end(owner, floor, suspected));
+            match careful::first_free(owner, floor, end) {
                 Pick::Nothing => Careful::Free,
                 Pick::AllHeld => Careful::Wait,
-                Pick::Dispatch(id) if id >= below => Careful::Free,
                 Pick::Dispatch(id) => {
                     slot.trying.store(id, Ordering::Release);
                     if innocence::was_innocent(id) {
@@ -315,6 +288,7 @@ impl Executor {
                     slot.claimed.fetch_max(id, Ordering::AcqRel);
                     store::dispatches::count_attempt(owner, id);
                     durably();
+                    failpoint("attempt_picked");
                     Careful::Alone(id)
                 }
             }
@@ -322,7 +296,7 @@ impl Executor {
         failpoint("attempt_counted");
         match picked {
             Ok(Careful::Free) => {
-                self.careful = 0;
+                self.careful_below = Some(0);
                 Careful::Free
             }
             Ok(picked) => {

@@ -1,4 +1,5 @@
 //! Processes: who is started when, and how they wake each other.
+pub mod careful;
 pub mod conductor;
 pub mod courier;
 pub mod courier_keeper;

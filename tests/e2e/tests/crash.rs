@@ -29,7 +29,7 @@ const ORDINARY: &[&str] = &[
 ];
 
 /// Points that only the careful work after a crash passes.
-const CAREFUL: &[&str] = &["attempt_counted"];
+const CAREFUL: &[&str] = &["attempt_picked", "attempt_counted"];
 
 fn poll() {
     thread::sleep(Duration::from_millis(5));
@@ -121,6 +121,35 @@ fn a_kill_in_the_careful_work_after_a_crash_loses_and_doubles_nothing() {
             expect_resumed(&db, point, back);
         }
     }
+}
+
+#[test]
+fn whoever_chooses_after_a_crash_leaves_the_rest_to_others() {
+    let cluster = Cluster::build().setting("automation_engine.executors", "4").start();
+    let db = open_ledger(&cluster);
+    db.execute("SELECT automation.pause('audit')");
+    cluster.reload(&[("automation_engine.enabled", "off")]);
+    db.wait_until(
+        "the workers rest",
+        "SELECT NOT EXISTS (SELECT FROM automation.stat_workers WHERE worker = 'executor')",
+    );
+    db.make_changes(20);
+    db.execute("SELECT automation.route(1000)");
+    cluster.crash();
+    let stay = ("automation_engine.failpoint", "attempt_picked=sleep:600000");
+    cluster.set(&[("automation_engine.enabled", "on"), stay]);
+    cluster.start_again();
+    db.wait_until(
+        "each of four executors has chosen one of the twenty, and holds no other",
+        "WITH free AS MATERIALIZED (SELECT id FROM automation_internal.dispatch FOR UPDATE SKIP LOCKED)
+         SELECT count(*) - (SELECT count(*) FROM free) = 4 FROM automation_internal.dispatch",
+    );
+    cluster.stop(Shutdown::Immediate);
+    cluster.set(&[("automation_engine.failpoint", "")]);
+    cluster.start_again();
+    db.execute("SELECT automation.resume('audit')");
+    db.wait_until_drained(Duration::from_secs(30));
+    assert_eq!(db.number("SELECT count(*) FROM effect WHERE automation = 'book'"), 30);
 }
 
 #[track_caller]

@@ -1,0 +1,63 @@
+//! After a crash, what may have been in hand is tried one by one, so that a step that takes the server down is found out.
+//! This chooses what to try next.
+use std::collections::HashSet;
+
+use pgrx::pg_sys;
+
+use crate::gucs;
+use crate::shmem::{self, shared};
+use crate::store::dispatches;
+
+/// How far to look for a dispatch that nobody holds back.
+const LOOK_AHEAD: i64 = 200;
+
+pub enum Pick {
+    /// There is none.
+    Nothing,
+    /// All that are left are in other hands, or wait for those.
+    AllHeld,
+    /// This one; its row is locked.
+    Dispatch(i64),
+}
+
+/// Up to where the dispatches of an owner are to be tried one by one: not beyond `below`, where those begin that came
+/// later, and no more of them than can have been in hand at once.
+pub fn end(owner: pg_sys::Oid, floor: i64, below: i64) -> i64 {
+    let most = (gucs::executors() as i64 * gucs::batch_size()).max(1);
+    dispatches::at_place(owner, floor, most).map_or(below, |id| id.min(below))
+}
+
+/// The first dispatch of an owner that nobody tries and that has to wait for none before it. It alone is locked: several
+/// executors look at the same head of the queue, and each must be able to take what it has chosen.
+pub fn first_free(owner: pg_sys::Oid, floor: i64, below: i64) -> Pick {
+    let queue = dispatches::queue(owner, floor, below, LOOK_AHEAD);
+    if queue.is_empty() {
+        return Pick::Nothing;
+    }
+    let tried = || shared().tried_by_others(shmem::my_database());
+    match dispatches::lock_first(owner, &free_heads(&queue, &tried())) {
+        // Between the two looks somebody may have chosen it and let go of its row.
+        Some(id) if !tried().contains(&id) => Pick::Dispatch(id),
+        _ => Pick::AllHeld,
+    }
+}
+
+/// The dispatches that wait for none before them: the first of each ordering key, and those without one.
+fn free_heads(queue: &[(i64, Option<i64>)], tried: &[i64]) -> Vec<i64> {
+    let mut keys = HashSet::new();
+    let first_of_its_key = |(_, key): &&(i64, Option<i64>)| key.is_none_or(|key| keys.insert(key));
+    queue.iter().filter(first_of_its_key).map(|(id, _)| *id).filter(|id| !tried.contains(id)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::free_heads;
+
+    #[test]
+    fn what_is_tried_holds_back_what_has_its_key() {
+        let queue = [(1, Some(7)), (2, None), (3, Some(7)), (4, Some(8)), (5, None), (6, Some(8))];
+        assert_eq!(free_heads(&queue, &[]), [1, 2, 4, 5]);
+        assert_eq!(free_heads(&queue, &[1, 5]), [2, 4]);
+        assert_eq!(free_heads(&[], &[1]), []);
+    }
+}

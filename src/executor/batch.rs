@@ -172,6 +172,8 @@ pub struct Turn {
 pub enum Work {
     /// Up to so many, from the head of the queue.
     UpTo(i64),
+    /// Up to so many, none of them below this one.
+    From(i64, i64),
     /// This dispatch alone.
     Only(i64),
 }
@@ -201,6 +203,7 @@ pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
     for _ in 0..WINDOWS {
         let (claimed, limit) = match work {
             Work::UpTo(limit) => (dispatches::claim(claimer.owner, batch.floor, limit), limit),
+            Work::From(id, limit) => (dispatches::claim(claimer.owner, batch.floor.max(id), limit), limit),
             Work::Only(id) => (dispatches::claim_one(claimer.owner, id), 1),
         };
         if claimed.is_empty() {

@@ -9,7 +9,7 @@ use crate::shmem::{self, shared};
 use crate::store::dispatches;
 
 /// How far to look for a dispatch that nobody holds back.
-const LOOK_AHEAD: i64 = 200;
+const LOOK_AHEAD: i64 = 500;
 
 pub enum Pick {
     /// There is none.
@@ -35,11 +35,13 @@ pub fn first_free(owner: pg_sys::Oid, floor: i64, below: i64) -> Pick {
         return Pick::Nothing;
     }
     let tried = || shared().tried_by_others(shmem::my_database());
-    match dispatches::lock_first(owner, &free_heads(&queue, &tried())) {
-        // Between the two looks somebody may have chosen it and let go of its row.
-        Some(id) if !tried().contains(&id) => Pick::Dispatch(id),
-        _ => Pick::AllHeld,
+    while let Some(id) = dispatches::lock_first(owner, &free_heads(&queue, &tried())) {
+        // Somebody may have chosen it and let go of its row between the two looks.
+        if !tried().contains(&id) {
+            return Pick::Dispatch(id);
+        }
     }
+    Pick::AllHeld
 }
 
 /// The dispatches that wait for none before them: the first of each ordering key, and those without one.

@@ -85,7 +85,9 @@ enum Careful {
     Slow(i64),
     /// None is left.
     Free,
-    /// All that are left are in other hands.
+    /// All that are left are in other hands: there may be work from this one on.
+    From(i64),
+    /// It could not be found out.
     Wait,
 }
 
@@ -161,6 +163,7 @@ impl Executor {
             Careful::Slow(id) => Work::Only(id),
             Careful::Alone(id) => Work::Only(id),
             Careful::Free => Work::UpTo(self.limit),
+            Careful::From(id) => Work::From(id, self.limit),
             Careful::Wait => {
                 registration::wait(std::time::Duration::from_millis(10));
                 return Some(true);
@@ -278,7 +281,7 @@ impl Executor {
             let end = *known_end.get_or_insert_with(|| careful::end(owner, floor, suspected));
             match careful::first_free(owner, floor, end) {
                 Pick::Nothing => Careful::Free,
-                Pick::AllHeld => Careful::Wait,
+                Pick::AllHeld => Careful::From(end),
                 Pick::Dispatch(id) => {
                     slot.trying.store(id, Ordering::Release);
                     if innocence::was_innocent(id) {

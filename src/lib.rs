@@ -53,6 +53,7 @@ extension_sql_file!("../sql/schema/90_finalize.sql", name = "finalize", finalize
 pub extern "C-unwind" fn _PG_init() {
     gucs::init();
     workers::quiesce::install_hook();
+    capture::end_of_statement::install_hook();
     if workers::registration::preloading() {
         shmem::request();
         workers::registration::register_static(&workers::launcher::PROCESS);

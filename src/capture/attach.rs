@@ -13,8 +13,8 @@ use crate::store::wakes;
 /// Sorts before every name a person gives, so that a row's change is recorded before other triggers of the table can
 /// change the row again.
 pub const ROW_TRIGGER: &str = "!automation_engine";
-/// Row, statement (inserts what the rows recorded) and truncate trigger.
-const TRIGGERS: [&str; 3] = [ROW_TRIGGER, "!automation_engine_statement", "!automation_engine_truncate"];
+/// Row and truncate trigger.
+const TRIGGERS: [&str; 2] = [ROW_TRIGGER, "!automation_engine_truncate"];
 
 /// Arguments of watch_table().
 pub struct Request {
@@ -254,22 +254,18 @@ fn install_triggers(table: &str, argument: &str, replace: bool) {
         drop_triggers(table);
     }
     let argument = pgrx::spi::quote_literal(argument);
-    let [row, statement, truncate] = TRIGGERS.map(names::quote_identifier);
+    let [row, truncate] = TRIGGERS.map(names::quote_identifier);
     identity::as_engine(|| {
         run_ddl(&format!(
             "CREATE TRIGGER {row} AFTER INSERT OR UPDATE OR DELETE ON {table} \
              FOR EACH ROW EXECUTE FUNCTION automation_internal.capture_change({argument})"
         ));
         run_ddl(&format!(
-            "CREATE TRIGGER {statement} AFTER INSERT OR UPDATE OR DELETE ON {table} \
-             FOR EACH STATEMENT EXECUTE FUNCTION automation_internal.capture_change()"
-        ));
-        run_ddl(&format!(
             "CREATE TRIGGER {truncate} AFTER TRUNCATE ON {table} \
              FOR EACH STATEMENT EXECUTE FUNCTION automation_internal.capture_change({argument})"
         ));
         // So that DROP EXTENSION takes the triggers along instead of refusing.
-        for trigger in [&row, &statement, &truncate] {
+        for trigger in [&row, &truncate] {
             run_ddl(&format!("ALTER TRIGGER {trigger} ON {table} DEPENDS ON EXTENSION automation_engine"));
         }
     });

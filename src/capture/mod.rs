@@ -1,6 +1,7 @@
 //! Turning row changes into events, inside the transaction that makes them. Appends rows and arms one wake-up; no
 //! rule, filter or condition is ever looked at here.
 pub mod attach;
+pub mod end_of_statement;
 mod image;
 mod plan;
 pub mod read;

@@ -10,7 +10,7 @@ use super::plan::{Column, Plan, plan_for};
 use crate::gucs;
 use crate::pg::raw::unguarded;
 use crate::pg::settings::Pinned;
-use crate::store::events::{NewEvent, Op, append_event, buffer_event, insert_at_end_of_statement};
+use crate::store::events::{NewEvent, Op, append_event, buffer_event};
 
 #[unsafe(no_mangle)]
 #[doc(hidden)]
@@ -39,15 +39,6 @@ pub unsafe extern "C-unwind" fn automation_capture_change(fcinfo: pg_sys::Functi
 
 fn capture(data: &pg_sys::TriggerData) {
     if !gucs::capture() {
-        return;
-    }
-    if data.tg_event & pg_sys::TRIGGER_EVENT_ROW == 0
-        && data.tg_event & pg_sys::TRIGGER_EVENT_OPMASK != pg_sys::TRIGGER_EVENT_TRUNCATE
-    {
-        // After the last row of the statement; one that a trigger runs leaves it to the statement that fired the trigger.
-        if trigger_depth() <= 1 {
-            insert_at_end_of_statement();
-        }
         return;
     }
     // SAFETY: the trigger manager keeps relation, trigger and tuples valid during the call.
@@ -85,12 +76,6 @@ fn command_of(data: &pg_sys::TriggerData) -> pg_sys::CommandId {
             _ => pg_sys::GetCurrentCommandId(false),
         }
     }
-}
-
-/// How many triggers deep we are, ours included.
-fn trigger_depth() -> i32 {
-    // SAFETY: a built-in function without arguments, which looks at nothing it is passed.
-    unsafe { unguarded::pg_trigger_depth(std::ptr::null_mut()).value() as i32 }
 }
 
 fn update(plan: &Plan, old: &Fields, new: &Fields) {

@@ -3,10 +3,15 @@
 //! Postgres' own routine for this (that of the catalogs) makes a slot per tuple and works out every index anew; here an
 //! index entry costs the entry itself. Only for plain heaps whose indexes are btrees over plain columns. Everything
 //! happens inside one guard: an ERROR leaves it as a panic, once, instead of each call paying for the possibility.
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 use super::btree_append::{self, Entry};
+use super::names;
 use super::raw::{attribute_of, unguarded};
 
 /// Which rows a partial index of the table holds. Its predicate says the same in SQL; it is what a restore goes by.
@@ -34,16 +39,24 @@ const KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
 /// `relation` is a table of ours, inside a transaction that has locked it as an INSERT would, and the tuples were formed
 /// with its descriptor.
 pub unsafe fn insert_tuples(relation: pg_sys::Oid, tuples: &[pg_sys::HeapTuple], in_partial: InPartialIndex) {
-    let mut places = vec![pg_sys::ItemPointerData::default(); tuples.len()];
+    let (mut one_place, mut many_places);
+    let places: &mut [pg_sys::ItemPointerData] = if tuples.len() == 1 {
+        one_place = [pg_sys::ItemPointerData::default()];
+        &mut one_place
+    } else {
+        many_places = vec![pg_sys::ItemPointerData::default(); tuples.len()];
+        &mut many_places
+    };
     let mut slots = [std::ptr::null_mut(); CHUNK];
     let many = if tuples.len() < btree_append::WORTH_IT { 0 } else { tuples.len() };
     let mut entries = vec![Entry::default(); many];
     // SAFETY: nothing in there owns anything with a destructor; what it writes to outlives it.
     unsafe {
+        let indexes = indexes_of(relation);
         pg_guard_ffi_boundary(|| {
             let opened = unguarded::table_open(relation, pg_sys::NoLock as i32);
-            insert_into_heap(opened, tuples, &mut places, &mut slots);
-            insert_into_indexes(opened, tuples, &mut places, &mut entries, in_partial);
+            insert_into_heap(opened, tuples, places, &mut slots);
+            insert_into_indexes(opened, tuples, places, &mut entries, &indexes, in_partial);
             unguarded::table_close(opened, pg_sys::NoLock as i32);
         });
     }
@@ -88,35 +101,80 @@ unsafe fn insert_into_indexes(
     tuples: &[pg_sys::HeapTuple],
     places: &mut [pg_sys::ItemPointerData],
     entries: &mut [Entry],
+    indexes: &[Index],
     in_partial: InPartialIndex,
 ) {
     // SAFETY: see `insert_tuples`.
     unsafe {
-        let list = unguarded::RelationGetIndexList(relation);
+        for index in indexes.iter() {
+            // One that none of the rows is in need not even be locked.
+            if index.partial && !tuples.iter().any(|tuple| in_partial(*tuple)) {
+                continue;
+            }
+            let opened = unguarded::index_open(index.oid, pg_sys::RowExclusiveLock as i32);
+            let form = (*opened).rd_index;
+            if !index.partial && !entries.is_empty() && btree_append::is_of_rising_bigints(opened, relation) {
+                insert_rising(opened, relation, tuples, places, entries);
+            } else {
+                for (tuple, place) in tuples.iter().zip(places.iter_mut()) {
+                    if !index.partial || in_partial(*tuple) {
+                        insert_entry(opened, form, relation, *tuple, place);
+                    }
+                }
+            }
+            unguarded::index_close(opened, pg_sys::NoLock as i32);
+        }
+    }
+}
+
+/// An index that is to be filled.
+struct Index {
+    oid: pg_sys::Oid,
+    partial: bool,
+}
+
+type Indexes = Rc<[Index]>;
+
+thread_local! {
+    /// The indexes of a table, as they were at a state of the catalog.
+    static INDEXES: RefCell<HashMap<pg_sys::Oid, (u64, Indexes)>> = RefCell::new(HashMap::new());
+}
+
+/// The indexes of a table that is locked for inserting: they become neither more nor fewer then, for whoever builds one
+/// waits for those who have the table.
+unsafe fn indexes_of(relation: pg_sys::Oid) -> Indexes {
+    let generation = names::catalog_generation();
+    let known = INDEXES.with(|known| known.borrow().get(&relation).cloned());
+    if let Some((_, indexes)) = known.filter(|(known, _)| *known == generation) {
+        return indexes;
+    }
+    let mut found = Vec::new();
+    // SAFETY: a table that is locked; nothing in there owns anything with a destructor.
+    unsafe { pg_guard_ffi_boundary(|| look_up_indexes(relation, &mut found)) };
+    let indexes: Indexes = found.into();
+    INDEXES.with(|known| known.borrow_mut().insert(relation, (names::catalog_generation(), indexes.clone())));
+    indexes
+}
+
+unsafe fn look_up_indexes(relation: pg_sys::Oid, found: &mut Vec<Index>) {
+    // SAFETY: as demanded of the caller.
+    unsafe {
+        let opened = unguarded::table_open(relation, pg_sys::NoLock as i32);
+        let list = unguarded::RelationGetIndexList(opened);
         let count = if list.is_null() { 0 } else { (*list).length as usize };
         for i in 0..count {
             let oid = (*(*list).elements.add(i)).oid_value;
             let index = unguarded::index_open(oid, pg_sys::RowExclusiveLock as i32);
-            let form = (*index).rd_index;
-            if (*form).indisready {
-                let partial = !unguarded::heap_attisnull(
-                    (*index).rd_indextuple,
-                    pg_sys::Anum_pg_index_indpred as i32,
-                    std::ptr::null_mut(),
-                );
-                if !partial && !entries.is_empty() && btree_append::is_of_rising_bigints(index, relation) {
-                    insert_rising(index, relation, tuples, places, entries);
-                } else {
-                    for (tuple, place) in tuples.iter().zip(places.iter_mut()) {
-                        if !partial || in_partial(*tuple) {
-                            insert_entry(index, form, relation, *tuple, place);
-                        }
-                    }
-                }
+            if (*(*index).rd_index).indisready {
+                let predicate = pg_sys::Anum_pg_index_indpred as i32;
+                let tuple = (*index).rd_indextuple;
+                let partial = !unguarded::heap_attisnull(tuple, predicate, std::ptr::null_mut());
+                found.push(Index { oid, partial });
             }
             unguarded::index_close(index, pg_sys::NoLock as i32);
         }
         unguarded::list_free(list);
+        unguarded::table_close(opened, pg_sys::NoLock as i32);
     }
 }
 

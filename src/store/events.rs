@@ -176,12 +176,17 @@ pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
     PENDING.with(|pending| pending.borrow_mut().add("event", at, command, row));
 }
 
+/// Do events wait?
+pub fn any_buffered() -> bool {
+    PENDING.with(|pending| pending.try_borrow().is_ok_and(|pending| !pending.is_empty()))
+}
+
 /// Inserts the events that wait.
 pub fn insert_buffered() {
     insert_waiting(false);
 }
 
-/// Inserts the events that wait, at the end of a statement of which no trigger is part.
+/// Inserts the events that wait, at the end of a statement that no trigger runs.
 pub fn insert_at_end_of_statement() {
     insert_waiting(statement_alone::transaction_ends());
 }

@@ -351,7 +351,7 @@ impl Conductor {
 /// How long to let events gather after a look that found so many: longer while many come between two looks, for a look
 /// costs as much as routing some dozens of them. At a low rate nobody waits, and where nobody listens nobody minds.
 fn next_nap(nap: i64, events: usize, dispatches: usize) -> i64 {
-    let (least, most) = if dispatches == 0 { (5_000, 20_000) } else { (500, 4_000) };
+    let (least, most) = if dispatches == 0 { (5_000, 40_000) } else { (500, 4_000) };
     let nap = match events {
         0..8 => nap / 2,
         8..24 => nap,

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
+use crate::capture::end_of_statement;
 use crate::shmem::{DatabaseSlot, STATE_ABSENT, STATE_UNKNOWN, shared};
 use crate::store::kinds;
 
@@ -46,6 +47,7 @@ unsafe extern "C-unwind" fn process_utility(
 ) {
     // SAFETY: the arguments are passed on as they came.
     unsafe {
+        let is_copy = (*(*statement).utilityStmt).type_ == pg_sys::NodeTag::T_CopyStmt;
         if let Some(database) = database_needed((*statement).utilityStmt) {
             hold(database);
             if (*(*statement).utilityStmt).type_ == pg_sys::NodeTag::T_DropStmt {
@@ -66,6 +68,9 @@ unsafe extern "C-unwind" fn process_utility(
                 destination,
                 completion,
             ),
+        }
+        if is_copy {
+            end_of_statement::after_copy();
         }
     }
 }

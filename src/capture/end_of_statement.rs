@@ -1,0 +1,56 @@
+//! When a statement ends, what it has captured goes into the log. Told by hooks rather than by a trigger for each
+//! statement: queueing and calling one costs a lone UPDATE more than inserting its event's index entry.
+//!
+//! A process that loads the library in the middle of a statement hears of the end of the next one only; then what waits
+//! goes with that, or with the transaction's commit.
+#![allow(unsafe_code)]
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+
+use crate::pg::raw::unguarded;
+use crate::store::events;
+
+static mut PREVIOUS: pg_sys::ExecutorFinish_hook_type = None;
+
+/// Called from _PG_init. Utility statements have a hook already, see `workers::quiesce`.
+pub fn install_hook() {
+    // SAFETY: hooks are chained when the library is loaded.
+    unsafe {
+        PREVIOUS = pg_sys::ExecutorFinish_hook;
+        pg_sys::ExecutorFinish_hook = Some(executor_finish);
+    }
+}
+
+/// Runs the triggers of the statement, and then what follows from them. Every statement of every session passes here, so
+/// there is no guard around what Postgres does itself: an error of its own leaves nothing of ours behind.
+unsafe extern "C-unwind" fn executor_finish(query: *mut pg_sys::QueryDesc) {
+    // SAFETY: the argument is passed on as it came; no value with a destructor is alive meanwhile.
+    unsafe {
+        match PREVIOUS {
+            Some(previous) => previous(query),
+            None => unguarded::standard_ExecutorFinish(query),
+        }
+        if events::any_buffered() && trigger_depth() == 0 {
+            insert_captured();
+        }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn insert_captured() {
+    events::insert_at_end_of_statement();
+}
+
+/// A COPY has ended: it has no executor.
+pub fn after_copy() {
+    if trigger_depth() == 0 {
+        events::insert_buffered();
+    }
+}
+
+/// How many triggers deep we are. A statement that a trigger runs leaves what it captures to the statement that fired the
+/// trigger.
+fn trigger_depth() -> i32 {
+    // SAFETY: a built-in function without arguments, which looks at nothing it is passed.
+    unsafe { unguarded::pg_trigger_depth(std::ptr::null_mut()).value() as i32 }
+}

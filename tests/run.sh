@@ -7,7 +7,7 @@
 # Full output: .dev/test-logs/<layer>.log. Ends with "N passed, N failed".
 # shellcheck source-path=SCRIPTDIR/../scripts
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
-ALL_LAYERS="lint core pgrx pg_regress differential isolation e2e readme"
+ALL_LAYERS="lint core pgrx pg_regress differential isolation attacks e2e readme"
 layers=${*:-$ALL_LAYERS}
 cd "$ROOT"
 scripts/setup.sh
@@ -91,6 +91,16 @@ layer_isolation() {
         --load-extension="$EXTENSION" "${names[@]}" || verdict=1
     tests/isolation/broken_twins.sh "$(scripts/cluster.sh dsn isolation)" || verdict=1
     scripts/cluster.sh stop isolation
+    return $verdict
+}
+
+# What a hostile role tries on a live server, one file each; see tests/attacks/run.sh.
+layer_attacks() {
+    local verdict=0
+    build_for_servers
+    start_cluster attacks pg-e2e tests/attacks/server.conf
+    tests/attacks/run.sh "$(scripts/cluster.sh dsn attacks)" || verdict=1
+    scripts/cluster.sh stop attacks
     return $verdict
 }
 

@@ -42,7 +42,15 @@ layer_lint() {
     return $verdict
 }
 
-layer_core() { cargo test -p automation_core; }
+# Every crate that needs no server: all workspace members but the extension and the end-to-end tests, so that a new
+# crate's tests run without being named here.
+layer_core() {
+    local manifest packages=()
+    for manifest in crates/*/Cargo.toml; do
+        packages+=(-p "$(sed -n 's/^name *= *"\(.*\)"/\1/p' "$manifest" | head -n 1)")
+    done
+    cargo test --no-fail-fast "${packages[@]}"
+}
 
 layer_pgrx() {
     local data verdict=0 options=()
@@ -107,7 +115,7 @@ layer_attacks() {
 layer_e2e() {
     build_for_servers
     # Two cores: more servers at once only make each other slow.
-    with_e2e_servers cargo test -p e2e -- --test-threads="${AE_TEST_THREADS:-2}"
+    with_e2e_servers cargo test -p e2e --no-fail-fast -- --test-threads="${AE_TEST_THREADS:-2}"
 }
 
 layer_chaos() {

@@ -90,6 +90,17 @@ pub mod unguarded {
         pub fn stringToQualifiedNameList(text: *const c_char) -> *mut pg_sys::List;
         pub fn CommitTransactionCommand();
         pub fn standard_ExecutorFinish(query: *mut pg_sys::QueryDesc);
+        #[allow(clippy::too_many_arguments)]
+        pub fn standard_ProcessUtility(
+            statement: *mut pg_sys::PlannedStmt,
+            query: *const c_char,
+            read_only_tree: bool,
+            context: pg_sys::ProcessUtilityContext::Type,
+            params: pg_sys::ParamListInfo,
+            environment: *mut pg_sys::QueryEnvironment,
+            destination: *mut pg_sys::DestReceiver,
+            completion: *mut pg_sys::QueryCompletion,
+        );
         pub fn numeric_out(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum;
         // These raise nothing.
         pub fn GetCurrentTimestamp() -> pg_sys::TimestampTz;

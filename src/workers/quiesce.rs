@@ -10,6 +10,7 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use crate::capture::end_of_statement;
+use crate::pg::raw::unguarded;
 use crate::shmem::{DatabaseSlot, STATE_ABSENT, STATE_UNKNOWN, shared};
 use crate::store::kinds;
 
@@ -33,7 +34,8 @@ pub fn install_hook() {
     }
 }
 
-#[pg_guard]
+/// Every utility statement of every session passes here, also of applications that do not use the engine. Postgres' own
+/// work has no guard around it: a guard would raise its errors again without their SQLSTATE, context, position and names.
 #[allow(clippy::too_many_arguments)]
 unsafe extern "C-unwind" fn process_utility(
     statement: *mut pg_sys::PlannedStmt,
@@ -45,20 +47,18 @@ unsafe extern "C-unwind" fn process_utility(
     destination: *mut pg_sys::DestReceiver,
     completion: *mut pg_sys::QueryCompletion,
 ) {
-    // SAFETY: the arguments are passed on as they came.
+    // SAFETY: the arguments are passed on as they came; no value with a destructor is alive while Postgres works, so an
+    // error may jump over this frame.
     unsafe {
-        let is_copy = (*(*statement).utilityStmt).type_ == pg_sys::NodeTag::T_CopyStmt;
-        if let Some(database) = database_needed((*statement).utilityStmt) {
-            hold(database);
-            if (*(*statement).utilityStmt).type_ == pg_sys::NodeTag::T_DropStmt {
-                lock_watched_tables();
-            }
+        let tag = (*(*statement).utilityStmt).type_;
+        if may_need_quiet(tag) {
+            make_way((*statement).utilityStmt);
         }
         match PREVIOUS {
-            Some(previous) => pg_sys::ffi::pg_guard_ffi_boundary(|| {
-                previous(statement, query, read_only_tree, context, params, environment, destination, completion)
-            }),
-            None => pg_sys::standard_ProcessUtility(
+            Some(previous) => {
+                previous(statement, query, read_only_tree, context, params, environment, destination, completion);
+            }
+            None => unguarded::standard_ProcessUtility(
                 statement,
                 query,
                 read_only_tree,
@@ -69,10 +69,42 @@ unsafe extern "C-unwind" fn process_utility(
                 completion,
             ),
         }
-        if is_copy {
-            end_of_statement::after_copy();
+        if tag == pg_sys::NodeTag::T_CopyStmt {
+            after_copy();
         }
     }
+}
+
+/// Is it a statement that `database_needed` looks into? All others go straight to Postgres.
+fn may_need_quiet(tag: pg_sys::NodeTag) -> bool {
+    matches!(
+        tag,
+        pg_sys::NodeTag::T_DropdbStmt
+            | pg_sys::NodeTag::T_RenameStmt
+            | pg_sys::NodeTag::T_AlterDatabaseStmt
+            | pg_sys::NodeTag::T_CreatedbStmt
+            | pg_sys::NodeTag::T_DropStmt
+            | pg_sys::NodeTag::T_AlterExtensionStmt
+    )
+}
+
+/// Asks the workers to leave the database that the statement needs, if it needs one.
+#[pg_guard]
+unsafe extern "C-unwind" fn make_way(statement: *mut pg_sys::Node) {
+    // SAFETY: a node of the parse tree.
+    unsafe {
+        if let Some(database) = database_needed(statement) {
+            hold(database);
+            if (*statement).type_ == pg_sys::NodeTag::T_DropStmt {
+                lock_watched_tables();
+            }
+        }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn after_copy() {
+    end_of_statement::after_copy();
 }
 
 /// The database that the statement needs without our workers, if the caller has the right to ask for that.

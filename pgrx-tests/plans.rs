@@ -9,7 +9,7 @@ mod tests {
 
     /// The plan of a statement of ours, planned as the engine plans it.
     fn plan(sql: &str, types: &str, values: &str) -> String {
-        let _pinned = crate::pg::settings::Pinned::planner();
+        let _pinned = crate::pg::settings::PlannerSettings::pin();
         run("SET LOCAL plan_cache_mode = force_generic_plan");
         run(&format!("PREPARE hot ({types}) AS {sql}"));
         let lines = Spi::connect(|client| {

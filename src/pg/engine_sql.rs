@@ -8,7 +8,7 @@ use pgrx::{FromDatum, pg_sys};
 use super::append::varlena;
 use super::encode::is_plain;
 use super::raw::unguarded;
-use super::settings::Pinned;
+use super::settings::PlannerSettings;
 
 /// A bound value with its type.
 #[derive(Clone, Copy)]
@@ -225,14 +225,15 @@ fn run<T>(sql: &'static str, args: &[Arg], mut read: impl FnMut(&Row<'_>) -> T) 
     // the (sub)transaction's abort closes SPI.
     unsafe {
         pg_sys::SPI_connect();
-        let (plan, known) = plan(sql, args);
-        // Planning happens inside the first execution, and again after the catalog changed.
-        let _planner = (!known || !pg_sys::SPI_plan_is_valid(plan)).then(Pinned::planner);
+        let plan = plan(sql, args);
         let mut values: Vec<pg_sys::Datum> =
             args.iter().map(|arg| arg.value.unwrap_or(pg_sys::Datum::from(0usize))).collect();
         let nulls: Vec<std::ffi::c_char> =
             args.iter().map(|arg| if arg.value.is_none() { b'n' } else { b' ' } as std::ffi::c_char).collect();
-        let code = pg_sys::SPI_execute_plan(plan, values.as_mut_ptr(), nulls.as_ptr(), false, 0);
+        let code = {
+            let _planner = PlannerSettings::pin();
+            pg_sys::SPI_execute_plan(plan, values.as_mut_ptr(), nulls.as_ptr(), false, 0)
+        };
         if code < 0 {
             pgrx::error!("automation_engine bug: statement failed with SPI code {code}: {sql}");
         }
@@ -261,11 +262,11 @@ pub fn query_one<T>(sql: &'static str, args: &[Arg], read: impl FnMut(&Row<'_>) 
     query(sql, args, read).into_iter().next()
 }
 
-/// The plan, and whether it has been executed before.
-unsafe fn plan(sql: &'static str, args: &[Arg]) -> (pg_sys::SPIPlanPtr, bool) {
+/// The statement's kept plan, made at its first use in this process.
+unsafe fn plan(sql: &'static str, args: &[Arg]) -> pg_sys::SPIPlanPtr {
     let key = (sql.as_ptr(), sql.len());
     if let Some(plan) = PLANS.with(|plans| plans.borrow().get(&key).copied()) {
-        return (plan, true);
+        return plan;
     }
     let source = CString::new(sql).unwrap_or_default();
     let mut types: Vec<pg_sys::Oid> = args.iter().map(|arg| arg.type_oid).collect();
@@ -280,7 +281,7 @@ unsafe fn plan(sql: &'static str, args: &[Arg]) -> (pg_sys::SPIPlanPtr, bool) {
         plan
     };
     PLANS.with(|plans| plans.borrow_mut().insert(key, plan));
-    (plan, false)
+    plan
 }
 
 /// Runs text that had to be put together because it names objects (always quoted), as whoever is current.

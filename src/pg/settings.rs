@@ -53,24 +53,6 @@ impl Pinned {
         Some(pinned)
     }
 
-    /// How engine statements are planned: each has an index made for it, and the tables may have no statistics yet.
-    pub fn planner() -> Self {
-        const OFF: [&CStr; 7] = [
-            c"enable_seqscan",
-            c"enable_bitmapscan",
-            c"enable_hashjoin",
-            c"enable_mergejoin",
-            c"enable_sort",
-            c"enable_material",
-            c"jit",
-        ];
-        let pinned = Self::new();
-        for name in OFF {
-            pinned.set(name, c"off");
-        }
-        pinned
-    }
-
     /// Sets `name` until this level is dropped.
     pub fn set(&self, name: &CStr, value: &CStr) {
         set(name, value, pg_sys::GucAction::GUC_ACTION_SAVE);
@@ -81,6 +63,46 @@ impl Drop for Pinned {
     fn drop(&mut self) {
         // SAFETY: undoes what was set at or above our own level.
         unsafe { pg_sys::AtEOXact_GUC(false, self.level) }
+    }
+}
+
+/// The settings under which engine statements are planned and executed: each statement has an index made for it, the
+/// tables may have no statistics yet, and compiling a statement that reads a few rows takes longer than running it.
+///
+/// Postgres may plan a kept statement anew at any execution, for example after autovacuum has analyzed a partition, so
+/// this is in force during every one. It sets the variables behind the settings directly, because the way through the
+/// settings' names costs more than most of the statements. An engine statement runs no code of users, so no session can
+/// see or change the settings meanwhile.
+pub struct PlannerSettings([bool; 7]);
+
+/// The variables behind enable_seqscan, enable_bitmapscan, enable_hashjoin, enable_mergejoin, enable_sort,
+/// enable_material and jit.
+fn planner_variables() -> [*mut bool; 7] {
+    [
+        &raw mut pg_sys::enable_seqscan,
+        &raw mut pg_sys::enable_bitmapscan,
+        &raw mut pg_sys::enable_hashjoin,
+        &raw mut pg_sys::enable_mergejoin,
+        &raw mut pg_sys::enable_sort,
+        &raw mut pg_sys::enable_material,
+        &raw mut pg_sys::jit_enabled,
+    ]
+}
+
+impl PlannerSettings {
+    /// Switches them all off until the value is dropped.
+    pub fn pin() -> Self {
+        // SAFETY: process globals of a process with one thread that runs Postgres' code.
+        PlannerSettings(planner_variables().map(|variable| unsafe { std::ptr::replace(variable, false) }))
+    }
+}
+
+impl Drop for PlannerSettings {
+    fn drop(&mut self) {
+        for (variable, before) in planner_variables().into_iter().zip(self.0) {
+            // SAFETY: the same globals as in `pin`.
+            unsafe { *variable = before };
+        }
     }
 }
 

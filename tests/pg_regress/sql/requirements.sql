@@ -22,10 +22,11 @@ $$ SELECT automation.sql('INSERT INTO req.effect (what) VALUES ({{ run.automatio
 SELECT pattern, topic, automation.match_topic(pattern, topic) FROM (VALUES
     ('graph.node.*', 'graph.node.created'), ('graph.node.*', 'graph.node.created.Skills'),
     ('graph.node.created.*', 'graph.node.created.Skills'), ('graph.node.created.*', 'graph.node.created'),
-    ('graph.#', 'graph.node.created'), ('graph.#', 'graph'), ('graph.#', 'si.completion.started'),
+    ('graph.#', 'graph.node.created'), ('graph.#', 'graph'), ('graph.#', 'si.completion.started'), ('graph.#', 'orders.created'),
     ('graph.node.created.v1:cognition:*', 'graph.node.created.v1:cognition:utterance'), ('', 'anything.at.all')) AS t (pattern, topic);
 -- R001-9, R001-10, R001-13, R001-23, R001-24, R001-26: the topics of changes, in both spellings; any topic as it stands
 SELECT name FROM automation.define('q-old', trigger => automation.on_event('graph.node.updated.q_item'), steps => ARRAY[says()]);
+SELECT name FROM automation.define('q-all', trigger => automation.on_event('graph.#'), steps => ARRAY[says()]);
 SELECT name FROM automation.define('q-new', trigger => automation.on_event('q_item.*'), steps => ARRAY[says()]);
 SELECT name FROM automation.define('q-own', trigger => automation.on_event('q.#'), steps => ARRAY[says()]);
 INSERT INTO item VALUES (1, 'new', 1, '{"deep": {"er": [1, 2]}}');

@@ -1,7 +1,7 @@
 //! Whose changes anybody listens to, so that the changes of others need not be read.
 use std::collections::HashSet;
 
-use super::{canonical, is_pattern};
+use super::{is_pattern, spellings};
 
 /// The kinds of entities that are listened to; or all of them, as long as nothing is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,9 +28,9 @@ impl Ears {
     /// Listen to a topic, whatever its last word, or to a pattern, which may mean any kind.
     pub fn listen_to(&mut self, pattern: &str) {
         let pattern = pattern.trim();
-        for spelling in [pattern, &canonical(pattern)] {
+        for spelling in spellings(pattern) {
             match spelling.rsplit_once('.') {
-                Some((kind, _)) if !is_pattern(spelling) => self.listen_to_kind(kind),
+                Some((kind, _)) if !is_pattern(&spelling) => self.listen_to_kind(kind),
                 _ => self.0 = None,
             }
         }

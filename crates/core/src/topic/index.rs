@@ -4,7 +4,7 @@
 //! `*` inside by the hash of what stands before the `*`. The cost depends on the topic and on what matches, not on how
 //! many patterns there are.
 
-use super::{GRAPH_PREFIX, canonical, word_matches};
+use super::{spellings, word_matches};
 use std::collections::{BTreeSet, HashMap};
 
 type NodeId = u32;
@@ -61,12 +61,8 @@ impl<T> TopicIndex<T> {
         let pattern = pattern.trim();
         let id = self.values.len() as u32;
         self.values.push(value);
-        self.add(if pattern.is_empty() { "#" } else { pattern }, id);
-        if pattern.starts_with(GRAPH_PREFIX) {
-            let alias = canonical(pattern);
-            if alias != pattern {
-                self.add(&alias, id);
-            }
+        for spelling in spellings(if pattern.is_empty() { "#" } else { pattern }) {
+            self.add(&spelling, id);
         }
     }
 

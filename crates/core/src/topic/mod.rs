@@ -6,6 +6,7 @@
 mod ears;
 pub mod engine;
 mod index;
+mod older;
 mod overlap;
 
 pub use ears::Ears;
@@ -17,16 +18,13 @@ use crate::expr::{ExprError, ExprErrorKind, is_invisible};
 /// Longest pattern or topic, in bytes.
 const MAX_LENGTH: usize = 1024;
 
-/// The older spelling of entity topics, `graph.node.created.<kind>`.
-const GRAPH_PREFIX: &str = "graph.node.";
-
-/// Whether a pattern selects a topic, as it stands or by its older spelling.
+/// Whether a pattern selects a topic, as it stands or by its older spelling, `graph.node.created.<kind>`.
 pub fn matches(pattern: &str, topic: &str) -> bool {
     let pattern = pattern.trim();
     if pattern.is_empty() || pattern == "#" || pattern == topic {
         return true;
     }
-    selects(pattern, topic) || (pattern.starts_with(GRAPH_PREFIX) && selects(&canonical(pattern), topic))
+    selects(pattern, topic) || older::present_patterns(pattern).iter().any(|present| selects(present, topic))
 }
 
 fn selects(pattern: &str, topic: &str) -> bool {
@@ -119,11 +117,16 @@ pub fn is_pattern(pattern: &str) -> bool {
     pattern.contains(['*', '#'])
 }
 
-/// The pattern for today's topics: `graph.node.created.orders` selects `orders.created`.
+/// The pattern in the present spelling, if a single one says it: `graph.node.created.orders` is `orders.created`. Any other
+/// pattern stays as it is; `graph.#` for example, which selects changes of every verb.
 pub fn canonical(pattern: &str) -> String {
-    let Some(rest) = pattern.strip_prefix(GRAPH_PREFIX) else { return pattern.to_owned() };
-    match rest.split_once('.') {
-        Some((operation, kind)) if !operation.contains('#') && !kind.is_empty() => format!("{kind}.{operation}"),
+    match &mut older::present_patterns(pattern)[..] {
+        [present] => std::mem::take(present),
         _ => pattern.to_owned(),
     }
+}
+
+/// The pattern itself and the patterns of present topics that its older spelling stands for.
+fn spellings(pattern: &str) -> Vec<String> {
+    std::iter::once(pattern.to_owned()).chain(older::present_patterns(pattern)).collect()
 }

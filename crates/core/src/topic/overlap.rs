@@ -2,10 +2,13 @@
 
 /// Whether some topic is selected by both. Each is a topic or a pattern.
 pub fn overlap(a: &str, b: &str) -> bool {
-    let words = |pattern: &str| -> Vec<String> {
-        let pattern = if pattern.trim().is_empty() { "#" } else { pattern.trim() };
-        super::canonical(pattern).split('.').map(str::to_owned).collect()
-    };
+    let spellings = |pattern: &str| super::spellings(if pattern.trim().is_empty() { "#" } else { pattern.trim() });
+    let (a, b) = (spellings(a), spellings(b));
+    a.iter().any(|a| b.iter().any(|b| patterns_meet(a, b)))
+}
+
+fn patterns_meet(a: &str, b: &str) -> bool {
+    let words = |pattern: &'_ str| -> Vec<String> { pattern.split('.').map(str::to_owned).collect() };
     meet(&words(a), &words(b), |word| word == "#", |a, b| words_meet(a, b))
 }
 
@@ -54,6 +57,9 @@ mod tests {
             ("ord*.created", "inv*.created", false),
             ("", "anything.at.all", true),
             ("graph.node.created.orders", "orders.created", true),
+            ("graph.#", "orders.created", true),
+            ("graph.node.*.orders", "orders.updated", true),
+            ("graph.node.*.orders", "users.updated", false),
         ] {
             assert_eq!(overlap(a, b), expected, "{a} and {b}");
             assert_eq!(overlap(b, a), expected, "{b} and {a}");

@@ -5,7 +5,7 @@ use automation_core::condition::Condition;
 use automation_core::definition::{self, Document, On, Problem};
 use automation_core::expr::{ExprError, ExprErrorKind};
 use automation_core::lifecycle::{Refusal, Status};
-use automation_core::program::{Action, Delay, Program, Repeat, Step, compile_parts};
+use automation_core::program::{Action, Change, Delay, Program, Repeat, Step, compile_parts};
 use automation_core::suggest::nearest;
 use automation_core::template::{SqlTemplate, Template};
 use automation_core::topic::engine::{self, Wanted};
@@ -137,6 +137,15 @@ fn names_problems(document: &Document, program: &Program) -> Vec<Problem> {
             let field = trigger.field().map(|field| field.split('.').next().unwrap_or(field));
             if let Some(field) = field.filter(|field| !shape.columns.iter().any(|(name, _)| name == field)) {
                 problems.push(no_column(field, shape, &format!("{path}.field"), &place));
+            }
+            if let Change::State(transition) = &trigger.change {
+                let errors = check::check_transition(transition, shape).into_iter();
+                problems.extend(errors.map(|error| Problem {
+                    path: path.clone(),
+                    place: place.clone(),
+                    text: None,
+                    error,
+                }));
             }
         }
         for (field, expr) in trigger.expressions() {

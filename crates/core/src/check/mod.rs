@@ -7,6 +7,7 @@ mod kind_in_filter;
 mod rules;
 
 pub use kind_in_filter::kind_in_filter;
+pub use rules::check_transition;
 
 use crate::condition::Condition;
 use crate::expr::{Expr, ExprError, ExprErrorKind, ROOTS, Type};

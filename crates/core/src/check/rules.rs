@@ -1,12 +1,13 @@
 //! Which names exist and which types go together.
 
-use super::{Names, TableShape};
+use super::{ColumnType, Names, TableShape};
 use crate::condition::StateIs;
 use crate::expr::{
     Access, ArithmeticOp, CompareOp, ExprError, ExprErrorKind, Function, Kind, Node, Span, Type, type_of,
 };
+use crate::program::{Matcher, Transition};
 use crate::suggest::nearest;
-use crate::value::Value;
+use crate::value::{Value, boolean_from_text};
 use std::ops::Range;
 
 /// The members of `event` that are always there.
@@ -77,22 +78,38 @@ pub fn check_state(state: &StateIs, names: &Names) -> Vec<ExprError> {
         return Vec::new();
     };
     // a column may have a dot in its name; else the dot leads into a document
-    let whole = shape.columns.iter().find(|(column, _)| *column == state.field);
     let first = state.field.split('.').next().unwrap_or_default();
-    let Some((_, kind)) = whole.or_else(|| shape.columns.iter().find(|(column, _)| column == first)) else {
+    if !shape.columns.iter().any(|(column, _)| *column == state.field || column == first) {
         return vec![shape.no_column(first, 0..0)];
-    };
-    if whole.is_none() {
-        return Vec::new();
     }
+    state.values.iter().filter_map(|value| check_value(shape, &state.field, value).err()).collect()
+}
+
+/// Whether a column can ever have a value. A field that is no column leads into a document, which may hold any value.
+fn check_value(shape: &TableShape, field: &str, value: &Value) -> Result<(), ExprError> {
+    let Some((_, kind)) = shape.columns.iter().find(|(column, _)| column == field) else { return Ok(()) };
     let column = Operand { kind: kind.value_type(), literal: None };
-    let wrong = state.values.iter().filter_map(|value| {
-        let (message, _) =
-            comparable(CompareOp::Equal, &column, &Operand { kind: type_of(value), literal: Some(value) }).err()?;
-        let detail = format!("Column \"{}\" is never {}.", state.field, value.to_json());
-        Some(ExprError::new(ExprErrorKind::TypeMismatch, 0..0, message).with_detail(detail))
-    });
-    wrong.collect()
+    comparable(CompareOp::Equal, &column, &Operand { kind: type_of(value), literal: Some(value) }).map_err(
+        |(message, _)| {
+            let detail = format!("Column \"{field}\" is never {}.", value.to_json());
+            ExprError::new(ExprErrorKind::TypeMismatch, 0..0, message).with_detail(detail)
+        },
+    )
+}
+
+/// The values of a `state` trigger that its column can never have.
+pub fn check_transition(transition: &Transition, shape: &TableShape) -> Vec<ExprError> {
+    let Some(field) = &transition.field else { return Vec::new() };
+    let is_boolean = shape.columns.iter().any(|(column, kind)| column == field && *kind == ColumnType::Bool);
+    let sides = [&transition.from, &transition.to].into_iter().flatten();
+    sides
+        .flat_map(Matcher::values)
+        .filter_map(|value| match value.as_str().and_then(boolean_from_text) {
+            Some(_) if is_boolean => None,
+            _ => check_value(shape, field, value).err(),
+        })
+        .map(|error| if is_boolean { error.with_hint("Use true or false.") } else { error })
+        .collect()
 }
 
 /// The ids of a `trigger` condition.

@@ -6,7 +6,7 @@
 use super::{Code, Reason};
 use crate::condition::member;
 use crate::program::{Matcher, Transition};
-use crate::value::Value;
+use crate::value::{Value, boolean_from_text};
 
 impl Transition {
     /// The value it is about in an image of the entity; the whole image if there is no field.
@@ -62,7 +62,7 @@ impl Transition {
 
 impl Matcher {
     fn matches(&self, value: &Value) -> bool {
-        let among = |values: &[Value]| values.iter().any(|wanted| crate::expr::equal(value, wanted));
+        let among = |values: &[Value]| values.iter().any(|wanted| is_value(value, wanted));
         match self {
             Matcher::OneOf(values) => among(values),
             Matcher::NoneOf(values) => !among(values),
@@ -75,6 +75,15 @@ impl Matcher {
             Matcher::OneOf(values) => listed(values),
             Matcher::NoneOf(values) => format!("anything but {}", listed(values)),
         }
+    }
+}
+
+/// Is the entity's value the wanted one? The builder of the trigger takes texts, so a wanted text is read as a boolean where
+/// the entity's value is one.
+fn is_value(value: &Value, wanted: &Value) -> bool {
+    match (value, wanted.as_str()) {
+        (Value::Bool(value), Some(text)) => boolean_from_text(text) == Some(*value),
+        _ => crate::expr::equal(value, wanted),
     }
 }
 

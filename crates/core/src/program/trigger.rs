@@ -76,6 +76,15 @@ pub enum Matcher {
     NoneOf(Vec<Value>),
 }
 
+impl Matcher {
+    /// The values that it names.
+    pub fn values(&self) -> &[Value] {
+        match self {
+            Matcher::OneOf(values) | Matcher::NoneOf(values) => values,
+        }
+    }
+}
+
 /// A range that a number comes into, as in Home Assistant's `numeric_state` trigger.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Range {

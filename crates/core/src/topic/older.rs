@@ -59,7 +59,9 @@ mod tests {
         assert_eq!(of("graph.node.*.k"), "k.created k.updated k.deleted k.truncated");
         assert_eq!(of("graph.node.*ed.*"), "*.created *.updated *.deleted *.truncated");
         assert_eq!(of("graph.#"), "#.created #.updated #.deleted #.truncated");
-        for other in ["orders.created", "graph", "graph.node", "graph.node.created", "graph.edge.created.k", "graphs.#", "#"] {
+        for other in
+            ["orders.created", "graph", "graph.node", "graph.node.created", "graph.edge.created.k", "graphs.#", "#"]
+        {
             assert_eq!(of(other), "", "{other}");
         }
     }

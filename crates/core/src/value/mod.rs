@@ -201,6 +201,15 @@ impl Value {
     }
 }
 
+/// The boolean that a text spells, in the words that Postgres reads as one.
+pub fn boolean_from_text(text: &str) -> Option<bool> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "true" | "t" | "yes" | "y" | "on" | "1" => Some(true),
+        "false" | "f" | "no" | "n" | "off" | "0" => Some(false),
+        _ => None,
+    }
+}
+
 /// Strict equality as jsonb has it: `1 = 1.0`, but `"1"` is not `1`.
 impl PartialEq for Value {
     fn eq(&self, other: &Value) -> bool {

@@ -1,5 +1,7 @@
 //! Defining automations: read, check completely, save if it changed.
 #![allow(unsafe_code)]
+mod rights;
+
 use automation_core::check::{self, ColumnType, KnownKind, Names, TableShape};
 use automation_core::condition::Condition;
 use automation_core::definition::{self, Document, On, Problem};
@@ -50,6 +52,7 @@ pub fn examine(json: &serde_json::Value, owner: pg_sys::Oid) -> Result<(Document
     problems.extend(names_problems(&document, &program));
     let mut findings = raise(problems);
     let mut writes = Vec::new();
+    findings.extend(rights::closed_tables(&document, &program, owner));
     findings.extend(statements(&document, &program, owner, &mut writes));
     findings.extend(webhooks::unknown_names(&document.name, &program, owner));
     if findings.is_empty() { Ok((document, program, writes)) } else { Err(findings) }
@@ -516,7 +519,7 @@ fn save(
         crate::executor::drop_changed(id, &program.triggers);
     }
     let action = if previous.is_some() { "automation.redefined" } else { "automation.defined" };
-    log::audit(action, name, &serde_json::json!({ "version": version, "status": status.word() }));
+    log::audit_of(Some(owner), action, name, &serde_json::json!({ "version": version, "status": status.word() }));
     notices.extend(missing_automations(name, program));
     notices.extend(webhooks::doubts(program, owner));
     notices.extend(nearly_derived(program));
@@ -563,7 +566,8 @@ fn nearly_derived(program: &Program) -> Vec<String> {
     let triggers = program.triggers.iter().filter(|trigger| trigger.kind.is_none() && trigger.on == On::Event);
     let topics = triggers.flat_map(|trigger| &trigger.patterns).filter(|pattern| !is_pattern(pattern));
     let unknown = topics.filter(|topic| !derivers.topics().any(|known| known == topic.as_str()));
-    let near = unknown.filter_map(|topic| Some((topic, nearest(topic, derivers.topics())?)));
+    let shown = rights::readable_topics(&derivers);
+    let near = unknown.filter_map(|topic| Some((topic, nearest(topic, shown.iter().map(String::as_str))?)));
     near.map(|(topic, near)| format!("nothing derives topic \"{topic}\"; did you mean \"{near}\"?")).collect()
 }
 

@@ -8,6 +8,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
 use crate::pg::catch::{PgError, packed_sqlstate};
+use crate::pg::{identity, names};
 
 /// An error on its way to the user: SQLSTATE, message, DETAIL, HINT, and where in their text it is.
 #[derive(Debug)]
@@ -100,6 +101,24 @@ impl EngineError {
         Self::new(PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE, message)
     }
 
+    /// `owner` of an automation may not read a table: which right is missing, and how to give it.
+    pub fn closed_table(relation: pg_sys::Oid, owner: pg_sys::Oid) -> Self {
+        let table = names::relation_name(relation).unwrap_or_default();
+        let schema = names::schema_of(relation).unwrap_or_default();
+        let owner_name = names::role_name(owner).unwrap_or_default();
+        let role = names::quote_identifier(&owner_name);
+        let (needs, grant) = match identity::may_use_schema_of(relation, owner) {
+            true => ("SELECT on the table", format!("GRANT SELECT ON {table} TO {role};")),
+            false => (
+                "USAGE on the schema and SELECT on the table",
+                format!("GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT SELECT ON {table} TO {role};"),
+            ),
+        };
+        Self::not_allowed(format!("permission denied for table {table}"))
+            .detail(format!("The automation's owner \"{owner_name}\" needs {needs}, to be told of its changes."))
+            .hint(grant)
+    }
+
     pub fn out_of_range(message: impl Into<String>) -> Self {
         Self::new(PgSqlErrorCode::ERRCODE_DATETIME_FIELD_OVERFLOW, message)
     }
@@ -190,6 +209,11 @@ impl EngineError {
     pub fn point(&mut self, text: &str, byte: usize) {
         let position = text.char_indices().take_while(|(at, _)| *at < byte).count() + 1;
         self.caret = Some(Caret { text: text.to_owned(), position });
+    }
+
+    /// Is a missing right the error?
+    pub fn is_denial(&self) -> bool {
+        self.code == PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE
     }
 
     pub fn message(&self) -> &str {

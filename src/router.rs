@@ -33,6 +33,7 @@ use crate::scope::EventScope;
 use crate::store::dispatches::{self, NewDispatch, Reason};
 use crate::store::event_ids;
 use crate::store::events::{Event, Op};
+use crate::store::gates::{self, Refused};
 use crate::store::history::{EndedRun, Ending};
 use crate::store::log::{self, Entry};
 use crate::store::router::{self as cursor_store, Cursor, Late, Moment, Stretch, Use};
@@ -235,6 +236,7 @@ fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, b
         ended: Vec::new(),
         counts: HashMap::new(),
         readers: HashMap::new(),
+        refused: HashMap::new(),
         started: Vec::new(),
         tenant_columns: OnceCell::new(),
         holds: Holds::default(),
@@ -277,6 +279,8 @@ struct Plan {
     counts: HashMap<(i32, i16), Counts>,
     /// Which owners may read which tables.
     readers: HashMap<(pg_sys::Oid, pg_sys::Oid), bool>,
+    /// Events that a trigger was not asked about, by the reason.
+    refused: HashMap<Refused, i64>,
     started: Vec<i64>,
     /// The tenant column of each kind that has one.
     tenant_columns: OnceCell<HashMap<String, String>>,
@@ -417,6 +421,7 @@ impl Plan {
         if !self.counts.is_empty() {
             stats::add(self.counts.iter(), self.now);
         }
+        gates::add_refusals(&self.refused, self.now);
         let mut owners: Vec<pg_sys::Oid> = self.dispatches.iter().map(|dispatch| dispatch.owner).collect();
         owners.sort_unstable_by_key(|owner| owner.to_u32());
         owners.dedup();

@@ -70,6 +70,6 @@ SELECT a.name AS automation,
 COMMENT ON VIEW automation.stat_gates IS 'Why events that matched a trigger did not start a run, and how often.';
 COMMENT ON COLUMN automation.stat_gates.automation IS 'Which automation.';
 COMMENT ON COLUMN automation.stat_gates.trigger IS 'Id of the trigger, or manual.';
-COMMENT ON COLUMN automation.stat_gates.reason IS 'window_not_full, window_fired_before, duplicate, hot_flow, already_running, max_runs and so on.';
+COMMENT ON COLUMN automation.stat_gates.reason IS 'no_rights (the owner may not read the table), window_not_full, window_fired_before, duplicate, hot_flow, already_running, max_runs and so on.';
 COMMENT ON COLUMN automation.stat_gates.count IS 'How often, since the automation was defined.';
 COMMENT ON COLUMN automation.stat_gates.last_at IS 'When last.';

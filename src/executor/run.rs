@@ -15,6 +15,7 @@ use super::suspend;
 use super::versions::{self, Version};
 use super::walk::{Run, Walk, Walked};
 use crate::context::{self, RunContext};
+use crate::error::EngineError;
 use crate::pg::catch::PgError;
 use crate::pg::clock::Micros;
 use crate::pg::identity;
@@ -231,14 +232,7 @@ pub fn may_read(owner: pgrx::pg_sys::Oid, event: &Event) -> Result<(), Refusal> 
     if identity::may_read(relation, owner) {
         return Ok(());
     }
-    let table = crate::pg::names::relation_name(relation).unwrap_or_default();
-    let owner = crate::pg::names::role_name(owner).unwrap_or_default();
-    let error = PgError {
-        detail: Some(format!("The automation's owner \"{owner}\" may not read {table}.")),
-        hint: Some(format!("GRANT SELECT ON {table} TO {owner};")),
-        ..PgError::new("42501", format!("permission denied for table {table}"))
-    };
-    Err(Refusal::Failed("permission_denied", error))
+    Err(Refusal::Failed("permission_denied", EngineError::closed_table(relation, owner).to_pg()))
 }
 
 pub fn from_expression(error: &ExprError, text: &str) -> PgError {

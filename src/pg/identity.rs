@@ -78,11 +78,38 @@ pub fn outer_user() -> pg_sys::Oid {
     unsafe { super::raw::unguarded::GetOuterUserId() }
 }
 
-/// May `role` read the table? One that is gone has nothing left to protect.
+/// May `role` read the whole table: USAGE on its schema and SELECT on the table? SELECT on some columns is not enough,
+/// since events carry them all. A table that is gone has nothing left to protect.
 pub fn may_read(relation: pg_sys::Oid, role: pg_sys::Oid) -> bool {
     // SAFETY: catalog look-ups.
     unsafe {
         pg_sys::get_rel_relkind(relation) == 0
-            || pg_sys::pg_class_aclcheck(relation, role, pg_sys::ACL_SELECT) == pg_sys::AclResult::ACLCHECK_OK
+            || (pg_sys::pg_class_aclcheck(relation, role, pg_sys::ACL_SELECT) == pg_sys::AclResult::ACLCHECK_OK
+                && may_use_schema_of(relation, role))
     }
 }
+
+/// May `role` name the objects of the schema that the table is in?
+pub fn may_use_schema_of(relation: pg_sys::Oid, role: pg_sys::Oid) -> bool {
+    // SAFETY: catalog look-ups.
+    unsafe {
+        let schema = pg_sys::get_rel_namespace(relation);
+        pg_sys::pg_namespace_aclcheck(schema, role, pg_sys::ACL_USAGE) == pg_sys::AclResult::ACLCHECK_OK
+    }
+}
+
+/// Do row security policies of the table decide which of its rows `role` may read?
+pub fn sees_some_rows_only(relation: pg_sys::Oid, role: pg_sys::Oid) -> bool {
+    // SAFETY: a catalog look-up that raises nothing, as its last argument asks.
+    unsafe {
+        pg_sys::check_enable_rls(relation, role, true) == pg_sys::CheckEnableRlsResult::RLS_ENABLED as std::ffi::c_int
+    }
+}
+
+/// May the current user see statistics of all roles, as in pg_stat_activity? Superusers and members of pg_monitor may.
+pub fn sees_all_statistics() -> bool {
+    has_role(current_user(), pg_sys::Oid::from(PG_READ_ALL_STATS))
+}
+
+/// The role pg_read_all_stats, which has the same oid in every cluster; pg_monitor is a member of it.
+const PG_READ_ALL_STATS: u32 = 3375;

@@ -124,6 +124,15 @@ pub fn relation_name(relation: pg_sys::Oid) -> Option<String> {
     }
 }
 
+/// The schema of a relation, quoted where needed.
+pub fn schema_of(relation: pg_sys::Oid) -> Option<String> {
+    // SAFETY: look-ups that return a palloc'd string or null.
+    unsafe {
+        let namespace = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(relation));
+        (!namespace.is_null()).then(|| quote_identifier(&CStr::from_ptr(namespace).to_string_lossy()))
+    }
+}
+
 /// Is a CREATE or ALTER EXTENSION script running? Then what it creates becomes a member by itself.
 pub fn creating_extension() -> bool {
     // SAFETY: reads a process global.

@@ -9,6 +9,7 @@ use automation_core::topic::engine::hears;
 use pgrx::pg_sys;
 
 use crate::pg::clock::{self, Micros};
+use crate::pg::identity;
 use crate::scope::EventScope;
 use crate::store::automations;
 use crate::store::derived_events::{self, StoredRule};
@@ -74,6 +75,10 @@ fn load() -> Derivers {
         }
     }
     derivers
+}
+
+fn may_read(event: &Event, role: pg_sys::Oid) -> bool {
+    event.relation.is_none_or(|relation| identity::may_read(relation, role))
 }
 
 impl Derivers {
@@ -145,7 +150,8 @@ impl Derivers {
         }
         log::warning(&Entry {
             code: "derived_event_error",
-            owner: self.creators.get(&key).copied(),
+            // The error may repeat values of the row: without the right to read the table, it is for superusers.
+            owner: self.creators.get(&key).copied().filter(|creator| may_read(event, *creator)),
             event_id: Some(event.id),
             message: &format!("derived event \"{rule}\" of kind \"{}\" could not be worked out and is skipped", key.0),
             detail: Some(error),

@@ -8,11 +8,12 @@ use automation_core::gate::Code;
 use automation_core::gate::change::{self, Occurrence};
 use automation_core::program::Trigger;
 use automation_core::topic::engine;
+use pgrx::pg_sys;
 
 use super::definitions::{Active, Definitions};
 use super::{Plan, key_of, tenant_matches};
-use crate::pg::identity;
 use crate::pg::key_lock::hash;
+use crate::pg::{identity, names};
 use crate::scope::EventScope;
 use crate::store::dispatches::{NewDispatch, Reason};
 use crate::store::events::{Event, Op};
@@ -129,13 +130,16 @@ impl Plan {
         if !tenant_matches(active.program.tenant.as_deref(), event) {
             return false;
         }
-        // Whoever may not read the table must not learn from his filter what is in it: his run says so itself.
-        let may_read = event.relation.is_none_or(|relation| {
-            let key = (active.owner, relation);
-            *self.readers.entry(key).or_insert_with(|| identity::may_read(relation, active.owner))
+        // A run would tell the owner which row changed, and a filter what is in it: neither is evaluated.
+        let closed = event.relation.filter(|relation| {
+            let key = (active.owner, *relation);
+            !*self.readers.entry(key).or_insert_with(|| identity::may_read(*relation, active.owner))
         });
-        if !may_read {
-            return true;
+        if let Some(relation) = closed {
+            let refused = (active.automation_id, trigger_no as i16, Code::NoRights.word());
+            *self.refused.entry(refused).or_default() += 1;
+            log_no_rights(active, relation);
+            return false;
         }
         if trigger.has_pure_change() {
             let occurrence = Occurrence {
@@ -192,7 +196,31 @@ pub(super) fn log_filter_error(active: &Active, event: Option<&Event>, trigger: 
     });
 }
 
-thread_local!(static WARNED: RefCell<HashSet<String>> = RefCell::new(HashSet::new()));
+thread_local! {
+    static WARNED: RefCell<HashSet<String>> = RefCell::new(HashSet::new());
+    /// Versions of automations and tables for which the log has said that the owner may not read the table.
+    static TOLD_OF_RIGHTS: RefCell<HashSet<(i32, pg_sys::Oid)>> = RefCell::new(HashSet::new());
+}
+
+/// Logs, once for each version of an automation and table, that changes of the table start no run because the
+/// automation's owner may not read it. How many changes that were is counted in automation.stat_gates.
+fn log_no_rights(active: &Active, relation: pg_sys::Oid) {
+    if !TOLD_OF_RIGHTS.with_borrow_mut(|told| told.insert((active.version_id, relation))) {
+        return;
+    }
+    let table = names::relation_name(relation).unwrap_or_default();
+    let owner = names::role_name(active.owner).unwrap_or_default();
+    log::warning(&Entry {
+        code: Code::NoRights.word(),
+        automation_id: Some(active.automation_id),
+        owner: Some(active.owner),
+        message: &format!("changes of table {table} start no run of automation \"{}\"", active.name),
+        detail: Some(&format!(
+            "Its owner \"{owner}\" needs USAGE on the schema and SELECT on the table; automation.stat_gates counts the changes."
+        )),
+        ..Default::default()
+    });
+}
 
 /// Says, once for each kind, that its rows start nothing because of the name of their tenant.
 fn warn_of_reserved(event: &Event) {

@@ -52,10 +52,15 @@ fn payload(event: &Event, topic: &str) -> String {
     serde_json::json!({ "id": event.id, "topic": topic, "ref": entity }).to_string()
 }
 
-/// A table's events are for those who may read it, the engine's for those who may act for the owner, others for all.
+/// The rule of the view automation.events for tables: the subscriber's role may read the table, and no row security
+/// policy decides which of its rows. Events of the engine are for roles that may act for the automation's owner, other
+/// events without a table for all.
 fn may_see(subscription: &Subscription, event: &Event) -> bool {
     match event.relation {
-        Some(relation) => identity::may_read(relation, subscription.role),
+        Some(relation) => {
+            identity::may_read(relation, subscription.role)
+                && !identity::sees_some_rows_only(relation, subscription.role)
+        }
         None => !event.is_engines() || identity::has_role(subscription.role, event.role),
     }
 }

@@ -74,8 +74,18 @@ pub fn of_events(events: &[Event], topics: &Topics, now: Micros) -> Vec<NewDispa
     let mut tended: HashSet<(i64, Option<i32>)> = HashSet::new();
     found.retain(|row| row.reason != Reason::Bulk || tended.insert((row.run_id, row.wait_no)));
     let mut seen = HashSet::new();
+    let mut readers: HashMap<(pg_sys::Oid, pg_sys::Oid), bool> = HashMap::new();
     for Woken { waiter, source, event, topic } in waiters(events, topics) {
         let cause = matches!(source, Source::Topic | Source::Pattern).then_some((event.id, event.occurred_at));
+        // A dispatch with a cause shows the run's owner the number of the event, so a change of a table that the owner
+        // may not read is not among them. A wake without a cause reads the table as the owner, who is refused there.
+        let closed = event.relation.is_some_and(|relation| {
+            let may = || identity::may_read(relation, waiter.owner);
+            cause.is_some() && !*readers.entry((waiter.owner, relation)).or_insert_with(may)
+        });
+        if closed {
+            continue;
+        }
         if !seen.insert((waiter.run_id, waiter.wait_no, cause.map(|(id, _)| id), topic.clone())) {
             continue;
         }

@@ -118,17 +118,24 @@ fn subscribers_hear_of_what_they_may_see_and_of_nothing_else() {
     db.execute(
         "CREATE TABLE open (id int PRIMARY KEY, n int);
          CREATE TABLE secret (id int PRIMARY KEY);
+         -- readable for the outsider but for its policies, or but for its schema
+         CREATE TABLE policed (id int PRIMARY KEY);
+         ALTER TABLE policed ENABLE ROW LEVEL SECURITY;
+         CREATE SCHEMA closed;
+         CREATE TABLE closed.room (id int PRIMARY KEY);
          CREATE ROLE outsider LOGIN;
-         GRANT SELECT ON open TO outsider;
+         GRANT SELECT ON open, policed, closed.room TO outsider;
          SELECT automation.grant_usage('outsider', 'author');
          SELECT automation.watch_table('open'), automation.watch_table('secret');
+         SELECT automation.watch_table('policed'), automation.watch_table('closed.room');
          SELECT automation.derive_event('open', 'open.risen', 'new.n > old.n')",
     );
     db.as_role("outsider").execute("SELECT automation.subscribe('#', 'everything')");
     db.execute("SELECT automation.subscribe('secret.*', 'few'), automation.subscribe('secret.*', 'few')");
     let mut listener = db.client().expect("a connection");
     listener.batch_execute("LISTEN everything; LISTEN few").expect("listening");
-    db.execute("INSERT INTO secret VALUES (1); INSERT INTO open VALUES (2, 0)");
+    db.execute("INSERT INTO secret VALUES (1); INSERT INTO policed VALUES (1); INSERT INTO closed.room VALUES (1)");
+    db.execute("INSERT INTO open VALUES (2, 0)");
     db.execute("UPDATE open SET n = 1; SELECT automation.emit('own.topic', '{\"content\": 1}')");
     db.wait_until_drained(Duration::from_secs(30));
     let mut heard: Vec<String> = told(&mut listener)

@@ -92,12 +92,28 @@ SELECT automation.watch_table('ann_item');
 SELECT automation.unwatch_table('ann_item');
 SELECT automation.state('ann_item', '1');
 \echo :LAST_ERROR_SQLSTATE
--- an automation on a kind whose table he may not read sees nothing of it
+-- an automation on a kind whose table he may not read is refused, for him and for a superuser who defines it to run as him
+SELECT name, status FROM automation.define('p-spy', trigger => automation.on_changed('ann_item'), steps => ARRAY[
+    automation.publish('bob.got', '{"secret": new.secret}')]);
+\echo :LAST_ERROR_SQLSTATE
+RESET ROLE;
+SELECT name, status FROM automation.define('p-spy', run_as => 'regress_p_bob', trigger => automation.on_changed('ann_item'), steps => ARRAY[automation.sql('SELECT 1')]);
+-- one that was defined while he could read it is told nothing
+GRANT SELECT ON ann_item TO regress_p_bob;
+SET ROLE regress_p_bob;
 SELECT name, status FROM automation.define('p-spy', trigger => automation.on_changed('ann_item'), steps => ARRAY[
     automation.publish('bob.got', '{"secret": new.secret}')]);
 -- a guess that is right looks like one that is wrong
 SELECT name, status FROM automation.define('p-guess-1', trigger => automation.on_changed('ann_item', filter => $$ new.secret = 'also of ann' $$), steps => ARRAY[automation.sql('SELECT 1')]);
 SELECT name, status FROM automation.define('p-guess-2', trigger => automation.on_changed('ann_item', filter => $$ new.secret = 'a bad guess' $$), steps => ARRAY[automation.sql('SELECT 1')]);
+SELECT name, status FROM automation.define('p-paused', trigger => automation.on_changed('ann_item'), steps => ARRAY[automation.sql('SELECT 1')]);
+SELECT ok FROM automation.pause('p-paused');
+RESET ROLE;
+REVOKE SELECT ON ann_item FROM regress_p_bob;
+SET ROLE regress_p_bob;
+SELECT * FROM automation.resume('p-paused');
+SELECT status FROM automation.automations WHERE name = 'p-paused';
+SELECT automation.drop_automation('p-paused');
 -- the engine's own tables and functions
 SELECT count(*) FROM automation_internal.event;
 DELETE FROM automation_internal.dispatch;
@@ -109,7 +125,9 @@ SET ROLE regress_p_ann;
 INSERT INTO ann_item VALUES (2, 'also of ann');
 RESET ROLE;
 SELECT automation.drain() > 0 AS ran;
-SELECT status, sqlstate, message, detail, hint FROM automation.runs WHERE automation = 'p-spy';
+SELECT count(*) FROM automation.runs WHERE automation = 'p-spy';
+SELECT automation, reason, count FROM automation.stat_gates WHERE automation LIKE 'p-%' AND reason = 'no_rights' ORDER BY 1;
+SELECT level, automation, message, detail FROM automation.log WHERE code = 'no_rights' AND automation = 'p-spy';
 SELECT count(*) FROM automation.events WHERE topic = 'bob.got';
 SELECT count(DISTINCT (matched, filtered, filter_errors, refused, entered, failed)) AS ways_to_look FROM automation.stat_automations WHERE automation LIKE 'p-guess%';
 SELECT count(DISTINCT n) AS ways_to_look
@@ -117,7 +135,13 @@ SELECT count(DISTINCT n) AS ways_to_look
          WHERE a.name LIKE 'p-guess%' GROUP BY a.name) AS c;
 SELECT automation.drop_automation('p-guess-1'), automation.drop_automation('p-guess-2');
 SELECT * FROM ann_effect ORDER BY what;
--- granted, then he does
+-- granted, then he does; a run that is queued when the right is revoked fails before its first step
+GRANT SELECT ON ann_item TO regress_p_bob;
+INSERT INTO ann_item VALUES (4, 'not for bob');
+SELECT automation.route() > 0 AS routed;
+REVOKE SELECT ON ann_item FROM regress_p_bob;
+SELECT automation.drain() > 0 AS ran;
+SELECT status, sqlstate, message, detail, hint FROM automation.runs WHERE automation = 'p-spy';
 GRANT SELECT ON ann_item TO regress_p_bob;
 SET ROLE regress_p_ann;
 INSERT INTO ann_item VALUES (3, 'shown to bob');

@@ -43,7 +43,8 @@ pub enum Gate {
 }
 
 /// Every way in which a gate can say no: the code, its word, its gate. Callers compare and count the words.
-const CODES: [(Code, &str, Gate); 33] = [
+const CODES: [(Code, &str, Gate); 34] = [
+    (Code::NoRights, "no_rights", Gate::Config),
     (Code::Disabled, "trigger_disabled", Gate::Config),
     (Code::OtherTenant, "other_tenant", Gate::Config),
     (Code::OtherEntity, "other_entity", Gate::Config),
@@ -82,6 +83,8 @@ const CODES: [(Code, &str, Gate); 33] = [
 /// Why a gate said no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
+    /// The automation's owner may not read the table that the event is about.
+    NoRights,
     /// The trigger is switched off.
     Disabled,
     /// The event belongs to another tenant.

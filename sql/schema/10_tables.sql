@@ -170,7 +170,9 @@ CREATE TABLE automation_internal.audit (
     role        name        NOT NULL,
     action      text        NOT NULL,
     automation  text,
-    details     jsonb       NOT NULL DEFAULT '{}'
+    details     jsonb       NOT NULL DEFAULT '{}',
+    -- the role whose thing was changed, at the time; NULL if the act concerned nothing of another role
+    owner       oid
 );
 COMMENT ON TABLE automation_internal.audit IS 'Who changed what about automations.';
 

@@ -172,11 +172,19 @@ type Outcome = (bool, Option<String>, Option<String>, Option<String>);
 #[allow(clippy::type_complexity)]
 fn activate(
     name: &str,
-) -> TableIterator<
-    'static,
-    (name!(ok, bool), name!(applied, Option<String>), name!(reason, Option<String>), name!(message, Option<String>)),
+) -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(ok, bool),
+            name!(applied, Option<String>),
+            name!(reason, Option<String>),
+            name!(message, Option<String>),
+        ),
+    >,
+    ErrorReport,
 > {
-    TableIterator::once(transition(name, Status::Active))
+    transition(name, Status::Active).map(TableIterator::once).or_report()
 }
 
 /// Starts a paused automation again.
@@ -184,11 +192,19 @@ fn activate(
 #[allow(clippy::type_complexity)]
 fn resume(
     name: &str,
-) -> TableIterator<
-    'static,
-    (name!(ok, bool), name!(applied, Option<String>), name!(reason, Option<String>), name!(message, Option<String>)),
+) -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(ok, bool),
+            name!(applied, Option<String>),
+            name!(reason, Option<String>),
+            name!(message, Option<String>),
+        ),
+    >,
+    ErrorReport,
 > {
-    TableIterator::once(transition(name, Status::Active))
+    transition(name, Status::Active).map(TableIterator::once).or_report()
 }
 
 /// Stops an automation from starting runs. What becomes of those under way is for its `on_pause` to say.
@@ -196,11 +212,19 @@ fn resume(
 #[allow(clippy::type_complexity)]
 fn pause(
     name: &str,
-) -> TableIterator<
-    'static,
-    (name!(ok, bool), name!(applied, Option<String>), name!(reason, Option<String>), name!(message, Option<String>)),
+) -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(ok, bool),
+            name!(applied, Option<String>),
+            name!(reason, Option<String>),
+            name!(message, Option<String>),
+        ),
+    >,
+    ErrorReport,
 > {
-    TableIterator::once(transition(name, Status::Paused))
+    transition(name, Status::Paused).map(TableIterator::once).or_report()
 }
 
 /// Makes a paused automation a draft again.
@@ -208,37 +232,70 @@ fn pause(
 #[allow(clippy::type_complexity)]
 fn revert_to_draft(
     name: &str,
-) -> TableIterator<
-    'static,
-    (name!(ok, bool), name!(applied, Option<String>), name!(reason, Option<String>), name!(message, Option<String>)),
+) -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(ok, bool),
+            name!(applied, Option<String>),
+            name!(reason, Option<String>),
+            name!(message, Option<String>),
+        ),
+    >,
+    ErrorReport,
 > {
-    TableIterator::once(transition(name, Status::Draft))
+    transition(name, Status::Draft).map(TableIterator::once).or_report()
 }
 
-fn transition(name: &str, to: Status) -> Outcome {
+/// A refusal is a row; that the owner may not read a table is an error, which names the right that is missing.
+fn transition(name: &str, to: Status) -> EngineResult<Outcome> {
     match try_transition(name, to) {
-        Ok(applied) => (true, Some(applied.to_owned()), None, None),
-        Err(refusal) => (false, None, Some(refusal.reason().to_owned()), Some(refusal.message().to_owned())),
+        Ok(applied) => Ok((true, Some(applied.to_owned()), None, None)),
+        Err(NotDone::Refused(refusal)) => {
+            Ok((false, None, Some(refusal.reason().to_owned()), Some(refusal.message().to_owned())))
+        }
+        Err(NotDone::Denied(error)) => Err(error),
     }
 }
 
+/// Why a status was not changed.
+enum NotDone {
+    Refused(Refusal),
+    Denied(EngineError),
+}
+
+impl From<Refusal> for NotDone {
+    fn from(refusal: Refusal) -> Self {
+        NotDone::Refused(refusal)
+    }
+}
+
+/// An automation of a role whose rights the caller has, locked until this transaction ends. Looked at before it is
+/// locked: a caller without the owner's rights must not hold the lock, nor wait for it.
+fn lock_visible(name: &str) -> Option<Automation> {
+    visible(name).ok()?;
+    automations::lock(name).filter(|found| identity::has_role(identity::current_user(), found.owner))
+}
+
 /// The one place that changes an automation's status on request.
-fn try_transition(name: &str, to: Status) -> Result<&'static str, Refusal> {
-    let known = automations::lock(name)
-        .filter(|found| identity::has_role(identity::current_user(), found.owner))
-        .ok_or(Refusal::NotFound)?;
+fn try_transition(name: &str, to: Status) -> Result<&'static str, NotDone> {
+    let known = lock_visible(name).ok_or(Refusal::NotFound)?;
     let from = Status::parse(&known.status).ok_or(Refusal::NotFound)?;
     let document: serde_json::Value = serde_json::from_str(&known.document).unwrap_or_default();
     let count = |list: &str| document.get(list).and_then(serde_json::Value::as_array).map_or(0, Vec::len);
     let becomes_active = to == Status::Active && from != Status::Active;
-    let valid = !becomes_active || count("steps") == 0 || triggers_are_valid(&known, &document);
+    let valid = match becomes_active && count("steps") > 0 {
+        true => triggers_are_valid(&known, &document).map_err(NotDone::Denied)?,
+        false => true,
+    };
     let Some(action) = from.transition(to, count("steps"), if valid { count("triggers") } else { 0 })? else {
         let action = match to {
             Status::Active => "automation.activated",
             Status::Paused => "automation.paused",
             Status::Draft => "automation.reverted_to_draft",
         };
-        log::audit(action, name, &serde_json::json!({ "from": from.word(), "to": to.word(), "no_op": true }));
+        let details = serde_json::json!({ "from": from.word(), "to": to.word(), "no_op": true });
+        log::audit_of(Some(known.owner), action, name, &details);
         return Ok("recorded");
     };
     let user = crate::pg::names::role_name(identity::current_user()).unwrap_or_default();
@@ -252,7 +309,7 @@ fn try_transition(name: &str, to: Status) -> Result<&'static str, Refusal> {
 /// What a real change of status leaves behind, whoever made it: an audit row, an event, and runs that go on.
 pub fn tell(known: &Automation, name: &str, from: Status, to: Status, action: &str) {
     let details = serde_json::json!({ "from": from.word(), "to": to.word() });
-    log::audit(action, name, &details);
+    log::audit_of(Some(known.owner), action, name, &details);
     match to {
         Status::Active => {
             gates::forget_failures(known.id);
@@ -289,10 +346,15 @@ pub fn announce(known: &Automation, name: &str, action: &str, mut details: serde
     });
 }
 
-/// Is everything that its triggers need still there?
-fn triggers_are_valid(known: &Automation, document: &serde_json::Value) -> bool {
+/// Is everything that its triggers need still there? An error if the owner may not read one of their tables.
+fn triggers_are_valid(known: &Automation, document: &serde_json::Value) -> EngineResult<bool> {
     let findings = define::examine(document, known.owner).err().unwrap_or_default();
-    !findings.iter().any(|finding| finding.path.starts_with("trigger"))
+    let mut of_triggers = findings.into_iter().filter(|finding| finding.path.starts_with("trigger")).peekable();
+    let valid = of_triggers.peek().is_none();
+    match of_triggers.find(|finding| finding.error.is_denial()) {
+        Some(denied) => Err(denied.error),
+        None => Ok(valid),
+    }
 }
 
 /// What on_pause => 'freeze' has stopped goes on.
@@ -313,9 +375,7 @@ fn drop_automation(name: &str, runs: default!(&str, "'cancel'")) -> Result<(), E
 }
 
 fn drop_checked(name: &str, runs: &str) -> EngineResult<()> {
-    let known = automations::lock(name)
-        .filter(|found| identity::has_role(identity::current_user(), found.owner))
-        .ok_or_else(|| EngineError::unknown_automation(name))?;
+    let known = lock_visible(name).ok_or_else(|| EngineError::unknown_automation(name))?;
     match runs {
         "cancel" => super::runs::cancel_all(known.id)?,
         "finish" => {
@@ -334,6 +394,7 @@ fn drop_checked(name: &str, runs: &str) -> EngineResult<()> {
     executor::drop_inactive(known.id, "it was dropped");
     automations::drop(known.id);
     automations::note_change();
-    log::audit("automation.dropped", name, &serde_json::json!({ "version": known.version }));
+    let details = serde_json::json!({ "version": known.version });
+    log::audit_of(Some(known.owner), "automation.dropped", name, &details);
     Ok(())
 }

@@ -84,7 +84,8 @@ fn begin(name: &str, query: &str, rate: Option<f64>, approve: bool, kind: Option
     if let Some(job) = bulk::find(id) {
         nudge_bulk(job.waiter(), true);
     }
-    log::audit("automation.backfill_started", name, &serde_json::json!({ "job": id, "query": query }));
+    let details = serde_json::json!({ "job": id, "query": query });
+    log::audit_of(Some(known.owner), "automation.backfill_started", name, &details);
     Ok(id)
 }
 
@@ -254,17 +255,17 @@ fn approve(id: i64) -> Result<&'static str, Refusal> {
     job.state = state;
     bulk::save(&job);
     nudge_bulk(job.waiter(), state == JobState::Querying);
-    log::audit("automation.bulk_approved", &job.automation, &serde_json::json!({ "job": id }));
+    log::audit_of(Some(job.owner), "automation.bulk_approved", &job.automation, &serde_json::json!({ "job": id }));
     Ok("transitioned")
 }
 
 fn cancel(id: i64) -> Result<&'static str, Refusal> {
     let job = own(id)?;
-    let automation = job.automation.clone();
+    let (owner, automation) = (job.owner, job.automation.clone());
     if !put_an_end(job, false)? {
         return Ok("recorded");
     }
-    log::audit("automation.bulk_cancelled", &automation, &serde_json::json!({ "job": id }));
+    log::audit_of(Some(owner), "automation.bulk_cancelled", &automation, &serde_json::json!({ "job": id }));
     Ok("transitioned")
 }
 

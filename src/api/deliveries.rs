@@ -27,6 +27,6 @@ fn again(id: i64) -> EngineResult<i64> {
             .hint("See next_at of automation.deliveries for when it is sent next."));
     }
     let new = outbox::queue_again(id, clock::now()).ok_or_else(unknown)?;
-    log::audit("delivery.redelivered", "", &serde_json::json!({ "delivery": id, "as": new }));
+    log::audit_of(Some(owner), "delivery.redelivered", "", &serde_json::json!({ "delivery": id, "as": new }));
     Ok(new)
 }

@@ -58,7 +58,7 @@ fn change(
     if changed {
         let action = if allow { "egress.allowed" } else { "egress.denied" };
         let details = serde_json::json!({ "role": role_name, "host": rule.host, "port": rule.port, "cidr": rule.cidr });
-        log::audit(action, "", &details);
+        log::audit_of(Some(role), action, "", &details);
     }
     Ok(changed)
 }

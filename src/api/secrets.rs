@@ -39,7 +39,8 @@ fn keep_secret(name: Option<&str>, value: Option<&str>, host: Option<&str>, owne
     let sealed = seal(owner, name, value.as_bytes())?;
     let owner_name = names::role_name(owner).unwrap_or_default();
     secrets::set(owner, &owner_name, name, host.as_deref(), &sealed, clock::now());
-    log::audit("secret.set", "", &serde_json::json!({ "secret": name, "owner": owner_name, "host": host }));
+    let details = serde_json::json!({ "secret": name, "owner": owner_name, "host": host });
+    log::audit_of(Some(owner), "secret.set", "", &details);
     Ok(())
 }
 
@@ -68,8 +69,8 @@ fn drop_secret(name: Option<&str>, owner: Option<&str>) -> Result<bool, ErrorRep
         let owner = role_of(owner)?;
         let dropped = secrets::drop(owner, name);
         if dropped {
-            let owner = names::role_name(owner).unwrap_or_default();
-            log::audit("secret.dropped", "", &serde_json::json!({ "secret": name, "owner": owner }));
+            let details = serde_json::json!({ "secret": name, "owner": names::role_name(owner).unwrap_or_default() });
+            log::audit_of(Some(owner), "secret.dropped", "", &details);
         }
         Ok::<bool, EngineError>(dropped)
     };
@@ -158,7 +159,8 @@ fn keep_endpoint(
     let owner_name = names::role_name(owner).unwrap_or_default();
     endpoints::set(owner, &owner_name, name, &endpoint);
     let host = &address.origin().host;
-    log::audit("endpoint.set", "", &serde_json::json!({ "endpoint": name, "owner": owner_name, "host": host }));
+    let details = serde_json::json!({ "endpoint": name, "owner": owner_name, "host": host });
+    log::audit_of(Some(owner), "endpoint.set", "", &details);
     Ok(())
 }
 
@@ -178,8 +180,8 @@ fn drop_endpoint(name: Option<&str>, owner: Option<&str>) -> Result<bool, ErrorR
         let owner = role_of(owner)?;
         let dropped = endpoints::drop(owner, name);
         if dropped {
-            let owner = names::role_name(owner).unwrap_or_default();
-            log::audit("endpoint.dropped", "", &serde_json::json!({ "endpoint": name, "owner": owner }));
+            let details = serde_json::json!({ "endpoint": name, "owner": names::role_name(owner).unwrap_or_default() });
+            log::audit_of(Some(owner), "endpoint.dropped", "", &details);
         }
         Ok::<bool, EngineError>(dropped)
     };

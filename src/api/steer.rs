@@ -157,7 +157,8 @@ fn order_again(id: i64, run: &FailedRun, from_step: Option<&str>, skip: bool) ->
         "skip": skip,
     });
     place(&run.automation, run.tenant.as_deref(), &order, None);
-    log::audit("automation.run_retried", &run.automation, &serde_json::json!({ "run": id, "as": run_id }));
+    let details = serde_json::json!({ "run": id, "as": run_id });
+    log::audit_of(Some(run.owner), "automation.run_retried", &run.automation, &details);
     Ok(run_id)
 }
 
@@ -190,7 +191,8 @@ fn redrive_letter(id: i64) -> EngineResult<i64> {
         .ok_or_else(unknown)?;
     if let Some(delivery) = outbox::queue_letter(id, clock::now()) {
         log::forget_letter(id);
-        log::audit("delivery.redriven", "", &serde_json::json!({ "dead_letter": id, "as": delivery }));
+        let details = serde_json::json!({ "dead_letter": id, "as": delivery });
+        log::audit_of(letter.owner, "delivery.redriven", "", &details);
         return Ok(delivery);
     }
     let new = match letter.run_id.and_then(|run| runs::ended(run).map(|found| (run, found))) {

@@ -126,13 +126,13 @@ pub fn record(record: &Record, now: Micros) {
     let automation = message.automation.as_deref().unwrap_or_default();
     if record.verdict == Verdict::Blocked {
         let details = serde_json::json!({ "delivery": message.id, "reason": record.error });
-        log::audit_as("courier", "delivery.blocked", automation, &details);
+        log::audit_as("courier", Some(message.owner), "delivery.blocked", automation, &details);
     }
     if let Some(endpoint) = message.endpoint.as_deref().filter(|_| disable)
         && endpoints::disable(message.owner, endpoint, "the receiver answered 410 Gone", now)
     {
         let details = serde_json::json!({ "endpoint": endpoint, "delivery": message.id });
-        log::audit_as("courier", "endpoint.disabled", automation, &details);
+        log::audit_as("courier", Some(message.owner), "endpoint.disabled", automation, &details);
     }
 }
 

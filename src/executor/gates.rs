@@ -205,8 +205,9 @@ fn lock_of(run: &Run, key: &str) -> i64 {
 
 /// What remains to be said of an automation that the engine has paused.
 pub fn tell_paused(actor: &str, name: &str, details: &serde_json::Value) {
-    log::audit_as(actor, "automation.paused", name, details);
-    if let Some(known) = automations::find(name) {
+    let known = automations::find(name);
+    log::audit_as(actor, known.as_ref().map(|known| known.owner), "automation.paused", name, details);
+    if let Some(known) = known {
         let told = serde_json::json!({ "from": "active", "to": "paused", "by": actor });
         crate::api::automations::announce(&known, name, "automation.paused", told);
         timekeeper::rest(known.id);

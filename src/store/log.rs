@@ -48,16 +48,22 @@ fn write(level: &str, entry: &Entry<'_>) {
 }
 
 const AUDIT: &str = "
-    INSERT INTO automation_internal.audit (at, role_id, role, action, automation, details)
-    VALUES ($1, $2, $3, $4, $5, $6)";
+    INSERT INTO automation_internal.audit (at, role_id, role, action, automation, details, owner)
+    VALUES ($1, $2, $3, $4, $5, $6, $7)";
 
-/// Records who did what.
+/// Records an act of the current user that concerns no other role's things: the row is for that user alone.
 pub fn audit(action: &str, automation: &str, details: &serde_json::Value) {
-    audit_as(&names::role_name(current_user()).unwrap_or_default(), action, automation, details);
+    audit_of(None, action, automation, details);
 }
 
-/// Records what the engine did by itself, under a name that tells which part of it.
-pub fn audit_as(name: &str, action: &str, automation: &str, details: &serde_json::Value) {
+/// Records an act of the current user on something of `owner`, who sees the row as well. The owner stands in the row
+/// itself: names of automations are free again after a drop, and their next owner has no business with it.
+pub fn audit_of(owner: Option<pg_sys::Oid>, action: &str, automation: &str, details: &serde_json::Value) {
+    audit_as(&names::role_name(current_user()).unwrap_or_default(), owner, action, automation, details);
+}
+
+/// Records an act of the engine itself on something of `owner`, under a name that tells which part of the engine it was.
+pub fn audit_as(name: &str, owner: Option<pg_sys::Oid>, action: &str, automation: &str, details: &serde_json::Value) {
     let user = current_user();
     as_engine(|| {
         execute(
@@ -69,6 +75,7 @@ pub fn audit_as(name: &str, action: &str, automation: &str, details: &serde_json
                 action.into(),
                 automation.into(),
                 Arg::jsonb(&details.to_string()),
+                owner.into(),
             ],
         )
     });

@@ -80,7 +80,7 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION automation.define(jsonb) IS 'Defines an automation from its document.';
 
-CREATE VIEW automation.stat_workers AS
+CREATE VIEW automation.stat_workers WITH (security_barrier) AS
 SELECT w.worker, w.pid, w.state, w.owner, w.runs, w.failed_runs, w.batches, w.events, w.dispatches, w.errors,
        w.started_at
   FROM automation_internal.worker_list() AS w;
@@ -88,7 +88,7 @@ COMMENT ON VIEW automation.stat_workers IS 'The processes that work for this dat
 COMMENT ON COLUMN automation.stat_workers.worker IS 'conductor, executor or courier.';
 COMMENT ON COLUMN automation.stat_workers.pid IS 'Its process id, see pg_stat_activity.';
 COMMENT ON COLUMN automation.stat_workers.state IS 'running, idle, busy, starting or not running.';
-COMMENT ON COLUMN automation.stat_workers.owner IS 'The role an executor works as.';
+COMMENT ON COLUMN automation.stat_workers.owner IS 'The role an executor works as; NULL if you may neither act for that role nor see the statistics of all roles.';
 COMMENT ON COLUMN automation.stat_workers.runs IS 'Runs since it started.';
 COMMENT ON COLUMN automation.stat_workers.failed_runs IS 'How many of them failed.';
 COMMENT ON COLUMN automation.stat_workers.batches IS 'Transactions with work in them.';
@@ -170,7 +170,7 @@ COMMENT ON FUNCTION automation.drain IS 'Routes and runs until nothing is left, 
 COMMENT ON FUNCTION automation.sweep IS 'Does the housekeeping: partitions, retention, counters.';
 COMMENT ON FUNCTION automation.start_workers IS 'Starts the workers of this database.';
 COMMENT ON FUNCTION automation.stop_workers IS 'Stops the workers of this database.';
-COMMENT ON FUNCTION automation.status IS 'The engine''s condition: workers, watched tables, queue.';
+COMMENT ON FUNCTION automation.status IS 'The engine''s condition: workers, watched tables (those you have no right on are only counted), queue.';
 COMMENT ON FUNCTION automation.grant_usage IS 'Lets a role use the engine: as viewer, operator, author or admin.';
 COMMENT ON FUNCTION automation.revoke_usage IS 'Takes all rights that grant_usage() gave to a role.';
 COMMENT ON FUNCTION automation.evaluate IS 'Evaluates an expression over given values.';

@@ -288,9 +288,12 @@ fn worker_list() -> TableIterator<
         ));
     }
     rows.extend(shared().database(shmem::my_database()).and_then(courier_row));
+    // For whom an executor works is told to roles that may act for that owner, and to those that watch the server.
+    let (user, sees_all) = (identity::current_user(), identity::sees_all_statistics());
     for slot in shared().executors_of(shmem::my_database()) {
         let get = |counter: &std::sync::atomic::AtomicI64| Some(counter.load(Ordering::Acquire));
         let pid = slot.pid.load(Ordering::Acquire);
+        let owner = Some(pg_sys::Oid::from(slot.owner.load(Ordering::Acquire)));
         let state = match (pid, slot.busy_since.load(Ordering::Acquire)) {
             (0, _) => "starting",
             (_, 0) => "idle",
@@ -300,7 +303,7 @@ fn worker_list() -> TableIterator<
             "executor".to_owned(),
             (pid != 0).then_some(pid),
             state.to_owned(),
-            names::role_name(pg_sys::Oid::from(slot.owner.load(Ordering::Acquire))),
+            owner.filter(|owner| sees_all || identity::has_role(user, *owner)).and_then(names::role_name),
             get(&slot.runs),
             get(&slot.failed_runs),
             get(&slot.batches),

@@ -1,6 +1,6 @@
 //! What is wrong with the watched tables.
 use crate::pg::engine_sql::{Arg, query};
-use crate::pg::identity::as_engine;
+use crate::pg::identity::{as_engine, current_user, sees_all_statistics};
 
 const CAPTURE: &str = "
     SELECT k.kind,
@@ -18,7 +18,9 @@ const CAPTURE: &str = "
                                                  WHERE a.attrelid = c.oid AND a.attname = w.name
                                                    AND NOT a.attisdropped))
                 THEN 'a watched column was renamed or dropped'
-           END
+           END,
+           $3 OR pg_catalog.has_table_privilege($2, k.relation,
+                                                'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')
       FROM automation_internal.entity_kind AS k
       LEFT JOIN pg_catalog.pg_class AS c ON c.oid = k.relation
       LEFT JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
@@ -41,16 +43,32 @@ const BACKLOG: &str = "
     SELECT (SELECT pg_catalog.count(*) FROM automation_internal.dispatch AS d),
            (SELECT pg_catalog.count(*) FROM automation_internal.dead_letter AS d)";
 
-/// (item, status, detail): one row per watched table, and what else needs a person.
+/// A watched table, as far as its capture is concerned.
+struct Capture {
+    kind: String,
+    table: String,
+    problem: Option<String>,
+    /// The caller has some right on the table, or may see the statistics of all roles.
+    named: bool,
+}
+
+const CAPTURED: &str = "captured";
+const NOT_CAPTURED: &str = "not captured";
+
+/// (item, status, detail): one row for each watched table that the caller has a right on, one for all the others
+/// together, and what else needs a person.
 pub fn findings() -> Vec<(String, String, Option<String>)> {
+    let (user, sees_all) = (current_user(), sees_all_statistics());
     as_engine(|| {
-        let mut rows = query(CAPTURE, &[Arg::from(crate::capture::attach::ROW_TRIGGER)], |row| {
-            let problem = row.text(3);
-            let status = if problem.is_some() { "not captured" } else { "captured" };
-            let table = row.text(2).unwrap_or_default();
-            let detail = problem.map_or_else(|| table.clone(), |problem| format!("{table}: {problem}"));
-            (format!("kind {}", row.text(1).unwrap_or_default()), status.to_owned(), Some(detail))
+        let args = [Arg::from(crate::capture::attach::ROW_TRIGGER), user.into(), sees_all.into()];
+        let captures = query(CAPTURE, &args, |row| Capture {
+            kind: row.text(1).unwrap_or_default(),
+            table: row.text(2).unwrap_or_default(),
+            problem: row.text(3),
+            named: row.bool(4).unwrap_or_default(),
         });
+        let (named, others): (Vec<Capture>, Vec<Capture>) = captures.into_iter().partition(|capture| capture.named);
+        let mut rows: Vec<_> = named.into_iter().map(named_row).chain(counted_row(&others)).collect();
         rows.extend(query(REPLICATION_ROLE, &[], |row| {
             let detail = format!("changes are not captured: {}", row.text(1).unwrap_or_default());
             ("session_replication_role".to_owned(), "warning".to_owned(), Some(detail))
@@ -62,4 +80,22 @@ pub fn findings() -> Vec<(String, String, Option<String>)> {
         }));
         rows
     })
+}
+
+fn named_row(capture: Capture) -> (String, String, Option<String>) {
+    let Capture { kind, table, problem, .. } = capture;
+    let status = if problem.is_some() { NOT_CAPTURED } else { CAPTURED };
+    let detail = problem.map_or_else(|| table.clone(), |problem| format!("{table}: {problem}"));
+    (format!("kind {kind}"), status.to_owned(), Some(detail))
+}
+
+/// Tables that the caller has no right on are not named, only counted.
+fn counted_row(others: &[Capture]) -> Option<(String, String, Option<String>)> {
+    let broken = others.iter().filter(|capture| capture.problem.is_some()).count();
+    let status = if broken > 0 { NOT_CAPTURED } else { CAPTURED };
+    let detail = match broken {
+        0 => format!("{} watched tables you have no right on", others.len()),
+        _ => format!("{broken} of {} watched tables you have no right on", others.len()),
+    };
+    (!others.is_empty()).then(|| ("other kinds".to_owned(), status.to_owned(), Some(detail)))
 }

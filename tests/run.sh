@@ -145,7 +145,7 @@ regress() { # PROGRAM CLUSTER DIRECTORY [ARGUMENT]...
     mkdir -p "$out"
     # A copy, in which a new test has an empty expectation: without one the run would stop there.
     cp -r "$3" "$dir"
-    cp -r examples "$dir/examples" # they are run by tests
+    cp -r examples docs "$dir/" # they are run, or compared with the catalog, by tests
     mkdir -p "$dir/expected"
     shift 3
     for name in "$@"; do [[ $name == -* ]] || touch "$dir/expected/$name.out"; done

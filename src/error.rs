@@ -163,6 +163,15 @@ impl EngineError {
         Self::new(PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES, message)
     }
 
+    /// dispatch() and drain() pass over the work of an owner that may not run automations.
+    pub fn not_run(reason: &str) -> Self {
+        Self::new(
+            PgSqlErrorCode::ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION,
+            format!("queued work was not run: {reason}"),
+        )
+        .hint("It stays queued, and goes on when the role has the right back.")
+    }
+
     pub fn bug(message: impl Into<String>) -> Self {
         Self::new(PgSqlErrorCode::ERRCODE_INTERNAL_ERROR, format!("automation_engine bug: {}", message.into()))
             .hint("Please report this together with what you did.")
@@ -214,6 +223,15 @@ impl EngineError {
     /// Is a missing right the error?
     pub fn is_denial(&self) -> bool {
         self.code == PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE
+    }
+
+    /// Tells it without stopping the statement.
+    pub fn warn(self) {
+        let mut report = ErrorReport::new(self.code, self.message, "automation_engine");
+        if let Some(hint) = self.hint {
+            report = report.set_hint(hint);
+        }
+        report.report(PgLogLevel::WARNING);
     }
 
     pub fn message(&self) -> &str {

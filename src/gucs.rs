@@ -16,6 +16,7 @@ static MAX_RESULT_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64);
 static EVENT_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60);
 static HISTORY_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(30 * 24 * 60);
 static EXECUTOR_IDLE_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(60_000);
+static STEP_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(0);
 static ACTOR: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 static CLOCK: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 static SIGNAL_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60);
@@ -159,6 +160,16 @@ pub fn init() {
         c"Longer saves starting a process when work comes; each holds a connection meanwhile.",
         &EXECUTOR_IDLE_TIMEOUT,
         100,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_MS,
+    );
+    GucRegistry::define_int_guc(
+        c"automation_engine.step_timeout",
+        c"How long a step that executes SQL may take.",
+        c"A step with a timeout of its own goes by that. 0 means no limit.",
+        &STEP_TIMEOUT,
+        0,
         i32::MAX,
         GucContext::Sighup,
         GucFlags::UNIT_MS,
@@ -352,6 +363,10 @@ fn retention_days(minutes: i32) -> Option<i64> {
 }
 pub fn executor_idle_timeout() -> std::time::Duration {
     std::time::Duration::from_millis(EXECUTOR_IDLE_TIMEOUT.get() as u64)
+}
+/// Milliseconds, None for no limit.
+pub fn step_timeout_ms() -> Option<i64> {
+    Some(i64::from(STEP_TIMEOUT.get())).filter(|limit| *limit > 0)
 }
 /// The time that set_clock() has set, in Postgres' microseconds.
 pub fn clock() -> Option<i64> {

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use automation_core::places::Place;
 use pgrx::pg_sys;
 
 use crate::store::event_ids;
@@ -102,6 +103,8 @@ pub struct ExecutorSlot {
     /// 0 while idle, else when the current batch began.
     pub busy_since: AtomicI64,
     pub stop: AtomicBool,
+    /// When the pool asked this executor to leave, 0 if it did not, or its conductor is gone.
+    pub asked_at: AtomicI64,
     /// The dispatch that this executor tries alone, its attempt being counted; the others leave it to him. 0 = none.
     pub trying: AtomicI64,
     /// The highest dispatch claimed so far.
@@ -293,6 +296,7 @@ impl Shared {
             if free {
                 slot.owner.store(owner.to_u32(), Ordering::Release);
                 slot.registered_at.store(now, Ordering::Release);
+                slot.asked_at.store(0, Ordering::Release);
                 slot.stop.store(false, Ordering::Release);
             }
             free
@@ -440,6 +444,25 @@ impl ExecutorSlot {
 
     pub fn wake(&self) {
         wake(self.proc_number.load(Ordering::Acquire));
+    }
+
+    /// Has the executor leave after its batch.
+    pub fn ask_to_leave(&self, now: i64) {
+        self.asked_at.store(now, Ordering::Release);
+        self.stop.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// The executor as the pool's decisions see it.
+    pub fn place(&self) -> Place {
+        let since = |at: &AtomicI64| Some(at.load(Ordering::Acquire)).filter(|at| *at != 0);
+        Place {
+            owner: self.owner.load(Ordering::Acquire),
+            started_at: self.started_at.load(Ordering::Acquire),
+            busy_since: since(&self.busy_since),
+            // Asked by a conductor that is gone, it has had its time to leave.
+            asked_at: self.stop.load(Ordering::Acquire).then(|| self.asked_at.load(Ordering::Acquire)),
+        }
     }
 
     /// Tells up to where the owner's queue is done, as long as claims_returned has a value.

@@ -1,4 +1,5 @@
 //! Driving and watching the engine.
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use pgrx::datum::TimestampWithTimeZone;
@@ -10,7 +11,7 @@ use crate::executor::{self, Claimer, Work};
 use crate::pg::{clock, identity, names};
 use crate::router::{self, Routed};
 use crate::shmem::{self, DatabaseSlot, STATE_PRESENT, shared};
-use crate::store::{dispatches, health};
+use crate::store::{dispatches, health, owners};
 use crate::workers::{launcher, registration};
 use crate::{context, gucs, janitor, workers};
 
@@ -28,7 +29,7 @@ fn route(n: default!(i64, "1000")) -> Result<i64, ErrorReport> {
 #[pg_extern]
 fn dispatch(n: default!(i64, "1000")) -> Result<i64, ErrorReport> {
     check_count(n).and_then(|()| outside_of_runs("dispatch")).or_report()?;
-    Ok(dispatch_up_to(n))
+    Ok(dispatch_up_to(n, &mut HashSet::new()))
 }
 
 /// A run that drove the engine would find itself in the queue.
@@ -47,7 +48,9 @@ fn check_count(n: i64) -> EngineResult<()> {
     Err(EngineError::invalid(format!("n must be between 1 and 1000000, not {n}")))
 }
 
-fn dispatch_up_to(n: i64) -> i64 {
+/// Runs what is queued for roles that the caller may act for. An owner that no executor could work for is passed over, and
+/// the caller is told once why: `told` has the owners of which that was said.
+fn dispatch_up_to(n: i64, told: &mut HashSet<pg_sys::Oid>) -> i64 {
     let mut runs = 0;
     for owner in dispatches::owners() {
         if !identity::can_become(identity::current_user(), owner) {
@@ -55,6 +58,12 @@ fn dispatch_up_to(n: i64) -> i64 {
         }
         let mut claimer = Claimer::new(owner, false);
         while runs < n {
+            if let Some(reason) = owners::refusal(owner) {
+                if told.insert(owner) {
+                    EngineError::not_run(&reason).warn();
+                }
+                break;
+            }
             let turn = executor::turn(&mut claimer, Work::UpTo((n - runs).min(gucs::batch_size())));
             // Not committed yet, but gone for this transaction.
             claimer.committed();
@@ -75,7 +84,7 @@ fn dispatch_up_to(n: i64) -> i64 {
 #[pg_extern]
 fn drain() -> Result<i64, ErrorReport> {
     outside_of_runs("drain").or_report()?;
-    let (mut runs, mut own) = (0, 0);
+    let (mut runs, mut own, mut told) = (0, 0, HashSet::new());
     loop {
         let (routed_own, last) = router::route_own(own);
         own = last;
@@ -83,7 +92,7 @@ fn drain() -> Result<i64, ErrorReport> {
             Routed::Busy => 0,
             Routed::Events { events, dispatches, more, .. } => events + dispatches + usize::from(more),
         };
-        let ran = dispatch_up_to(i64::MAX);
+        let ran = dispatch_up_to(i64::MAX, &mut told);
         runs += ran;
         if routed_own == 0 && routed == 0 && ran == 0 {
             return Ok(runs);
@@ -167,7 +176,7 @@ fn announce_extension() -> Result<(), ErrorReport> {
     Ok(())
 }
 
-type StatusRow = (String, String, Option<String>);
+pub type StatusRow = (String, String, Option<String>);
 
 /// The engine's condition: one row per thing worth knowing.
 #[pg_extern]
@@ -198,14 +207,7 @@ fn status_rows() -> Vec<StatusRow> {
         _ => row("conductor", "not running", None),
     };
     rows.push(conductor);
-    let executors = shared().executors_of(shmem::my_database()).filter(|e| e.pid.load(Ordering::Acquire) != 0).count();
-    let starved = slot.is_some_and(|slot| slot.out_of_workers.load(Ordering::Acquire));
-    let detail = starved.then(|| "max_worker_processes is used up: executors cannot be started".to_owned());
-    rows.push(row(
-        "executors",
-        if starved { "starved" } else { "ok" },
-        Some(detail.unwrap_or_else(|| format!("{executors} running, at most {}", gucs::executors()))),
-    ));
+    rows.extend(super::waiting_owners::rows(slot));
     let courier = slot.map_or(0, |slot| slot.courier_pid.load(Ordering::Acquire));
     let in_flight = slot.map_or(0, |slot| slot.courier_in_flight.load(Ordering::Acquire));
     rows.push(match courier {

@@ -15,3 +15,4 @@ pub mod start_with_event;
 pub mod steer;
 mod subscriptions;
 pub mod topics;
+mod waiting_owners;

@@ -17,7 +17,7 @@ use crate::pg::append::next_id;
 use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::pg::query_pages::{self, PageRow};
-use crate::pg::session;
+use crate::pg::session::{self, StatementTimeout};
 use crate::pg::settings::Pinned;
 use crate::pg::statement::Spi;
 use crate::router::tenant_matches;
@@ -46,6 +46,7 @@ pub fn read(job: &Job, is_worker: bool) -> Result<i64, PgError> {
         .map(|(value, type_oid)| parameter(&value.0, *type_oid))
         .collect::<Result<Vec<_>, PgError>>()?;
     let mut total = 0;
+    let _timeout = gucs::step_timeout_ms().map(StatementTimeout::start);
     query_pages::each_page(&spi, &statement, &parameters, gucs::max_value_bytes(), |page: Vec<PageRow>| {
         let items: Vec<Item> = page
             .into_iter()

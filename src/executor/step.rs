@@ -21,6 +21,7 @@ use crate::pg::settings::{self, Pinned};
 use crate::pg::statement::{Outcome, Spi, Statement};
 use crate::pg::subtransaction::in_subtransaction;
 use crate::store::events::{NewEvent, Op, append_event};
+use crate::store::owners;
 
 /// Most rows of a result that are kept.
 const MAX_ROWS: usize = 1000;
@@ -59,7 +60,7 @@ pub fn execute(
         use_search_path(version, Some(&pinned));
         let result = {
             let slice = claimer.shares.then_some(SLICE_MS);
-            let limits = step.timeout_ms.into_iter().chain(slice).chain(time_left_ms);
+            let limits = limit_of(step).into_iter().chain(slice).chain(time_left_ms);
             let _timeout = limits.min().map(StatementTimeout::start);
             act(version, place, step, scope)?
         };
@@ -74,7 +75,23 @@ pub fn execute(
 
 /// Was the step cancelled because it took longer than a shared transaction can wait, not than its own limit?
 pub fn was_cut_short(step: &Step, error: &PgError, took_us: i64) -> bool {
-    error.sqlstate == "57014" && took_us >= SLICE_MS * 1000 && step.timeout_ms.is_none_or(|limit| limit > SLICE_MS)
+    error.sqlstate == "57014" && took_us >= SLICE_MS * 1000 && limit_of(step).is_none_or(|limit| limit > SLICE_MS)
+}
+
+/// How many milliseconds a step may take: its own `timeout`, else automation_engine.step_timeout if it executes SQL.
+pub fn limit_of(step: &Step) -> Option<i64> {
+    let executes_sql = matches!(step.action, Action::Sql(_) | Action::Call { .. });
+    step.timeout_ms.or_else(|| gucs::step_timeout_ms().filter(|_| executes_sql))
+}
+
+/// Gives the whole batch back if the owner lost the right to work here since the turn began: earlier steps may have
+/// taken long. Rolled back, it stays queued, and the executor leaves at its next turn.
+pub fn still_allowed(claimer: &Claimer) {
+    if claimer.is_worker
+        && let Some(reason) = owners::refusal(claimer.owner)
+    {
+        PgError::new("28000", reason).raise();
+    }
 }
 
 fn use_search_path(version: &Version, pinned: Option<&Pinned>) {

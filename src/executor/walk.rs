@@ -157,6 +157,7 @@ impl Walk<'_> {
                 machine.give_up(StopStatus::Failed, "timed_out", too_late(&version.program));
                 continue;
             }
+            step::still_allowed(self.claimer);
             engine_events::step_started(self.run.id, step, machine.attempt(thread));
             let wall = clock::now();
             let outcome = match &step.action {
@@ -185,7 +186,7 @@ impl Walk<'_> {
                 Err(error) if error.is_transient() => error.raise(),
                 Err(error) => {
                     let shown = Value::from_json(&error_json(&error, None)).unwrap_or_default();
-                    let limit = left.filter(|left| step.timeout_ms.is_none_or(|own| *left <= own));
+                    let limit = left.filter(|left| step::limit_of(step).is_none_or(|own| *left <= own));
                     if error.sqlstate == "57014" && limit.is_some_and(|limit| clock::now() - wall >= limit * 1000) {
                         // It was the run's time that was up, so that nothing else is tried.
                         let (attempt, told) = (machine.attempt(thread), shown.to_json());

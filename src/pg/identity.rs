@@ -52,11 +52,84 @@ pub fn as_engine<R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// Runs `work` with the rights of `role`, for callers that drive another role's automations by hand. Postgres then
-/// refuses whatever would outlive the switch and run as the caller later: deferred triggers, temporary objects,
-/// prepared statements, cursors with hold.
+/// refuses every command that would undo the switch (RESET ROLE) or outlive it and run as the caller later: deferred
+/// triggers, temporary objects, prepared statements, cursors with hold. Without effect in a process that logged in as
+/// `role` and is that role now, as an executor is: no other rights are there to be got.
 pub fn as_role<R>(role: pg_sys::Oid, work: impl FnOnce() -> R) -> R {
-    let _user = (role != current_user()).then(|| switch_to(role, pg_sys::SECURITY_RESTRICTED_OPERATION));
+    let _user = (!is_throughout(role)).then(|| switch_to(role, pg_sys::SECURITY_RESTRICTED_OPERATION));
     work()
+}
+
+/// Is `role` the one that logged in, that of the session, and the current one? SET ROLE and SET SESSION AUTHORIZATION
+/// change the latter two and can be undone by RESET.
+fn is_throughout(role: pg_sys::Oid) -> bool {
+    // SAFETY: reads process globals, which are set in every process with a database.
+    let logged_in = unsafe { [pg_sys::GetAuthenticatedUserId(), pg_sys::GetSessionUserId(), outer_user()] };
+    role == current_user() && logged_in.into_iter().all(|user| user == role)
+}
+
+/// The attributes of a role that a log-in to this database asks for.
+pub struct LoginRights {
+    pub name: String,
+    pub superuser: bool,
+    pub can_login: bool,
+    /// Its VALID UNTIL has passed.
+    pub has_expired: bool,
+    /// Its CONNECTION LIMIT is 0.
+    pub without_connections: bool,
+    /// It has the privilege CONNECT.
+    pub can_connect: bool,
+}
+
+/// None if the role does not exist.
+pub fn login_rights(role: pg_sys::Oid) -> Option<LoginRights> {
+    use pg_sys::SysCacheIdentifier::AUTHOID;
+    // SAFETY: catalog look-ups inside a transaction; the tuple is released after its fields were copied.
+    unsafe {
+        // Changes that other sessions have committed; otherwise they would be heard of with the next lock only.
+        pg_sys::AcceptInvalidationMessages();
+        let tuple = pg_sys::SearchSysCache1(AUTHOID as i32, pg_sys::Datum::from(role));
+        if tuple.is_null() {
+            return None;
+        }
+        let form = &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_authid>();
+        let column = pg_sys::Anum_pg_authid_rolvaliduntil as pg_sys::AttrNumber;
+        let mut for_ever = false;
+        let until = pg_sys::SysCacheGetAttr(AUTHOID as i32, tuple, column, &mut for_ever);
+        let rights = LoginRights {
+            name: std::ffi::CStr::from_ptr(form.rolname.data.as_ptr()).to_string_lossy().into_owned(),
+            superuser: form.rolsuper,
+            can_login: form.rolcanlogin,
+            has_expired: !for_ever && (until.value() as i64) < super::clock::now(),
+            without_connections: form.rolconnlimit == 0 && !form.rolsuper,
+            can_connect: may_connect(role),
+        };
+        pg_sys::ReleaseSysCache(tuple);
+        Some(rights)
+    }
+}
+
+/// Has the role the privilege CONNECT on this database?
+fn may_connect(role: pg_sys::Oid) -> bool {
+    // SAFETY: catalog look-ups.
+    unsafe {
+        #[cfg(any(feature = "pg14", feature = "pg15"))]
+        let answer = pg_sys::pg_database_aclcheck(pg_sys::MyDatabaseId, role, pg_sys::ACL_CONNECT as pg_sys::AclMode);
+        #[cfg(not(any(feature = "pg14", feature = "pg15")))]
+        let answer = pg_sys::object_aclcheck(
+            pg_sys::DatabaseRelationId,
+            pg_sys::MyDatabaseId,
+            role,
+            pg_sys::ACL_CONNECT as pg_sys::AclMode,
+        );
+        answer == pg_sys::AclResult::ACLCHECK_OK
+    }
+}
+
+/// May the current user learn which role something belongs to, where only its owner's members see the thing itself?
+pub fn may_name(role: pg_sys::Oid) -> bool {
+    let user = current_user();
+    has_role(user, role) || has_role(user, pg_sys::Oid::from(pg_sys::ROLE_PG_MONITOR))
 }
 
 pub fn role_by_name(name: &str) -> Option<pg_sys::Oid> {
@@ -66,10 +139,14 @@ pub fn role_by_name(name: &str) -> Option<pg_sys::Oid> {
     (oid != pg_sys::InvalidOid).then_some(oid)
 }
 
-/// Could `member` SET ROLE to `role`?
+/// Could `member` SET ROLE to `role`? From PostgreSQL 16 on a membership may be granted WITH SET FALSE.
 pub fn can_become(member: pg_sys::Oid, role: pg_sys::Oid) -> bool {
+    #[cfg(any(feature = "pg14", feature = "pg15"))]
+    use pg_sys::is_member_of_role as can_set_role;
+    #[cfg(not(any(feature = "pg14", feature = "pg15")))]
+    use pg_sys::member_can_set_role as can_set_role;
     // SAFETY: a catalog look-up.
-    unsafe { pg_sys::is_member_of_role(member, role) }
+    unsafe { can_set_role(member, role) }
 }
 
 /// The role of the session, or the one it has set; not that of a function that runs with its owner's rights.

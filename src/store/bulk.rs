@@ -566,7 +566,7 @@ const RETIRE: &str = "
     UPDATE automation_internal.bulk_job AS j
        SET state = 'cancelled', finished_at = $1, cancelled = j.total - j.completed - j.failed - j.skipped
      WHERE j.finished_at IS NULL
-       AND NOT EXISTS (SELECT FROM pg_catalog.pg_authid AS r WHERE r.oid = j.owner)";
+       AND NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid = j.owner)";
 
 /// Ends the jobs of roles that are gone.
 pub fn retire_dropped(now: Micros) {

@@ -203,7 +203,7 @@ pub fn of_automation(automation: i32) -> Vec<Dwell> {
 }
 
 const ORPHANED: &str = dwells!(
-    "NOT EXISTS (SELECT FROM pg_catalog.pg_authid AS r WHERE r.oid = d.owner)
+    "NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid = d.owner)
      ORDER BY d.run_id
        FOR UPDATE OF d SKIP LOCKED"
 );

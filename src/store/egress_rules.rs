@@ -44,7 +44,7 @@ pub fn deny(role: pg_sys::Oid, rule: &EgressRule) -> bool {
 const OF: &str = "
     SELECT r.host, r.port, r.cidr::text
       FROM automation_internal.egress_rule AS r
-      JOIN pg_catalog.pg_authid AS o ON o.oid = $1
+      JOIN pg_catalog.pg_roles AS o ON o.oid = $1
      WHERE r.role = $1
         OR (NOT o.rolsuper AND pg_catalog.pg_has_role($1, r.role, 'USAGE'))
      ORDER BY r.id";
@@ -62,7 +62,7 @@ pub fn of(owner: pg_sys::Oid) -> Vec<EgressRule> {
 
 const FORGET: &str = "
     DELETE FROM automation_internal.egress_rule AS r
-     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_authid AS a WHERE a.oid = r.role)";
+     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS a WHERE a.oid = r.role)";
 
 /// Forgets those of roles that are gone.
 pub fn forget_dropped() {

@@ -91,7 +91,7 @@ pub fn disable(owner: pg_sys::Oid, name: &str, reason: &str, now: Micros) -> boo
 
 const FORGET: &str = "
     DELETE FROM automation_internal.endpoint AS e
-     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_authid AS a WHERE a.oid = e.owner)";
+     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS a WHERE a.oid = e.owner)";
 
 /// Forgets those of roles that are gone.
 pub fn forget_dropped() {

@@ -21,6 +21,10 @@ pub struct Entry<'a> {
     pub detail: Option<&'a str>,
 }
 
+pub fn info(entry: &Entry<'_>) {
+    write("info", entry);
+}
+
 pub fn warning(entry: &Entry<'_>) {
     write("warning", entry);
 }

@@ -146,7 +146,7 @@ const CANCEL_ORPHANED: &str = "
     WITH gone AS (
         DELETE FROM automation_internal.outbox AS o
          WHERE o.state = 'queued'
-           AND NOT EXISTS (SELECT FROM pg_catalog.pg_authid AS a WHERE a.oid = o.owner)
+           AND NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS a WHERE a.oid = o.owner)
      RETURNING o.*)
     INSERT INTO automation_internal.delivery (id, message_id, owner, automation_id, run_id, step, event_id, tenant, endpoint,
                                               url, method, headers, body, secret, delivery, timeout_ms, max_attempts,

@@ -3,34 +3,25 @@ use pgrx::pg_sys;
 
 use super::log::{self, Entry};
 use crate::gucs;
-use crate::pg::engine_sql::{query, query_one};
-use crate::pg::identity::as_engine;
+use crate::pg::engine_sql::query;
+use crate::pg::identity::{self, as_engine};
 
-const LOOK: &str = "
-    SELECT r.rolname::text, r.rolcanlogin, r.rolsuper, r.rolvaliduntil < pg_catalog.clock_timestamp(),
-           pg_catalog.has_database_privilege(r.oid, d.oid, 'CONNECT')
-      FROM pg_catalog.pg_authid AS r, pg_catalog.pg_database AS d
-     WHERE r.oid = $1
-       AND d.datname = pg_catalog.current_database()";
-
-/// Why this role's automations cannot run; None if they can.
+/// Why this role's automations cannot run here, now; None if they can. Asked of the catalog caches after taking in what
+/// other sessions have changed, so the answer is as new as a new log-in would get and depends on no role's rights.
 pub fn refusal(owner: pg_sys::Oid) -> Option<String> {
-    let row = as_engine(|| {
-        query_one(LOOK, &[owner.into()], |row| {
-            let flag = |column| row.bool(column).unwrap_or_default();
-            (row.text(1).unwrap_or_default(), flag(2), flag(3), flag(4), flag(5))
-        })
-    });
-    let Some((name, can_login, superuser, expired, can_connect)) = row else {
+    let Some(role) = identity::login_rights(owner) else {
         return Some(format!("role {} does not exist any more", owner.to_u32()));
     };
-    if superuser && !gucs::allow_superuser_automations() {
+    let name = &role.name;
+    if role.superuser && !gucs::allow_superuser_automations() {
         Some(format!("role \"{name}\" is a superuser and automation_engine.allow_superuser_automations is off"))
-    } else if !can_login {
+    } else if !role.can_login {
         Some(format!("role \"{name}\" is not permitted to log in"))
-    } else if expired {
+    } else if role.has_expired {
         Some(format!("role \"{name}\" has expired"))
-    } else if !can_connect {
+    } else if role.without_connections {
+        Some(format!("role \"{name}\" has a connection limit of 0"))
+    } else if !role.can_connect {
         Some(format!("role \"{name}\" may not connect to this database"))
     } else {
         None
@@ -41,7 +32,7 @@ const LAST: &str = "
     SELECT l.message
       FROM automation_internal.log AS l
      WHERE l.owner = $1
-       AND l.code = 'owner_refused'
+       AND l.code IN ('owner_refused', 'owner_accepted')
      ORDER BY l.id DESC
      LIMIT 1";
 
@@ -53,6 +44,13 @@ pub fn log_refusal(owner: pg_sys::Oid, reason: &str) {
     }
 }
 
+/// Says in the log that the work of an owner that was refused goes on.
+pub fn log_acceptance(owner: pg_sys::Oid) {
+    let name = crate::pg::names::role_name(owner).unwrap_or_default();
+    let message = format!("role \"{name}\" may run its automations again");
+    log::info(&Entry { code: "owner_accepted", owner: Some(owner), message: &message, ..Default::default() });
+}
+
 const RETIRE: &str = "
     UPDATE automation_internal.automation AS a
        SET status = 'paused',
@@ -61,12 +59,12 @@ const RETIRE: &str = "
            disable_details = pg_catalog.jsonb_build_object('reason', 'owner_dropped', 'owner', a.owner_name,
                                                            'disabled_at', pg_catalog.now())
      WHERE a.status = 'active'
-       AND NOT EXISTS (SELECT FROM pg_catalog.pg_authid AS r WHERE r.oid = a.owner AND r.rolname = a.owner_name)
+       AND NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid = a.owner AND r.rolname = a.owner_name)
  RETURNING a.id";
 const CANCEL: &str = "
     WITH gone AS (
         DELETE FROM automation_internal.dispatch AS d
-         WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_authid AS r WHERE r.oid = d.owner)
+         WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid = d.owner)
            AND d.reason IN ('t', 'm')
      RETURNING d.*)
     INSERT INTO automation_internal.run_history
@@ -78,7 +76,7 @@ const CANCEL: &str = "
 
 const FORGET_WAKES: &str = "
     DELETE FROM automation_internal.dispatch AS d
-     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_authid AS r WHERE r.oid = d.owner)
+     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid = d.owner)
        AND d.reason NOT IN ('t', 'm')
  RETURNING d.run_id";
 

@@ -79,7 +79,7 @@ pub fn names(owner: pg_sys::Oid) -> Vec<(String, Option<String>)> {
 
 const FORGET: &str = "
     DELETE FROM automation_internal.secret AS s
-     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_authid AS a WHERE a.oid = s.owner)";
+     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS a WHERE a.oid = s.owner)";
 
 const FORGET_PREVIOUS: &str = "
     UPDATE automation_internal.secret AS s

@@ -46,7 +46,7 @@ pub fn remove(role: pg_sys::Oid, pattern: &str, channel: &str) -> bool {
 
 const FORGET_DROPPED: &str = "
     DELETE FROM automation_internal.subscription AS s
-     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_authid AS a WHERE a.oid = s.role)";
+     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS a WHERE a.oid = s.role)";
 
 /// Forgets those of roles that are gone.
 pub fn forget_dropped() -> u64 {

@@ -98,6 +98,11 @@ fn durably() {
     unsafe { pg_sys::ForceSyncCommit() }
 }
 
+/// Is the extension installed, and may the owner work here, now?
+fn may_work(owner: pg_sys::Oid) -> bool {
+    names::extension_installed() && store::owners::refusal(owner).is_none()
+}
+
 /// Sleeps until there is work, and leaves if none comes. Without a last look: should work come in this moment, the
 /// conductor, which hears of our leaving, looks itself.
 fn rest(limit: std::time::Duration) {
@@ -172,8 +177,8 @@ impl Executor {
         let limit = if matches!(work, Work::Only(_)) { 1 } else { self.limit };
         let claimer = &mut self.claimer;
         let outcome = in_transaction(|| {
-            // Nor for an owner who is gone: a session outlives its role.
-            (names::extension_installed() && names::role_name(claimer.owner).is_some()).then(|| {
+            // A session outlives the rights that it was begun with, and its role.
+            may_work(claimer.owner).then(|| {
                 if matches!(work, Work::Only(_)) {
                     durably();
                 }
@@ -184,11 +189,7 @@ impl Executor {
         });
         failpoint("after_commit");
         match outcome {
-            Ok(None) => {
-                // Nothing was in hand.
-                self.slot.busy_since.store(0, Ordering::Release);
-                registration::exit(0)
-            }
+            Ok(None) => self.leave_refused(),
             Ok(Some(turn)) => {
                 self.claimer.committed();
                 self.failures = 0;
@@ -218,6 +219,27 @@ impl Executor {
         }
     }
 
+    /// Ends this process: the extension is gone, or the owner may not work here any more. The conductor looks itself
+    /// whether work is left, and says why it does not run.
+    fn leave_refused(&mut self) -> ! {
+        if let Some(id) = self.counted.take() {
+            // The attempt was counted and is not made.
+            let owner = self.claimer.owner;
+            let forgiven = in_transaction(|| {
+                if names::extension_installed() {
+                    store::dispatches::forgive_attempt(owner, id);
+                }
+            });
+            if let Err(failure) = forgiven {
+                warning!("automation_engine executor: {}", failure.error().message);
+            }
+        }
+        // Nothing is in hand.
+        self.slot.busy_since.store(0, Ordering::Release);
+        self.home.announce_work();
+        registration::exit(0)
+    }
+
     /// Looks once more, in a new snapshot, at the waits that the last commit has armed: what changed between their
     /// evaluation and that commit may have been routed before they could be seen.
     fn look_at_armed(&mut self) {
@@ -230,7 +252,8 @@ impl Executor {
             failpoint("armed");
             let claimer = &mut self.claimer;
             let looked = in_transaction(|| {
-                if names::extension_installed() {
+                // Refused now, the next turn leaves; the timers of the waits are still there.
+                if may_work(claimer.owner) {
                     executor::look_at_armed(claimer, &armed);
                 }
                 failpoint("before_arm_commit");
@@ -275,11 +298,11 @@ impl Executor {
         let (owner, slot, floor) = (self.claimer.owner, self.slot, self.claimer.floor());
         let known_end = &mut self.careful_below;
         let picked = in_transaction(|| {
-            if !names::extension_installed() {
-                return Careful::Free;
+            if !may_work(owner) {
+                return None;
             }
             let end = *known_end.get_or_insert_with(|| careful::end(owner, floor, suspected));
-            match careful::first_free(owner, floor, end) {
+            Some(match careful::first_free(owner, floor, end) {
                 Pick::Nothing => Careful::Free,
                 Pick::AllHeld => Careful::From(end),
                 Pick::Dispatch(id) => {
@@ -294,15 +317,16 @@ impl Executor {
                     failpoint("attempt_picked");
                     Careful::Alone(id)
                 }
-            }
+            })
         });
         failpoint("attempt_counted");
         match picked {
-            Ok(Careful::Free) => {
+            Ok(None) => self.leave_refused(),
+            Ok(Some(Careful::Free)) => {
                 self.careful_below = Some(0);
                 Careful::Free
             }
-            Ok(picked) => {
+            Ok(Some(picked)) => {
                 if let Careful::Alone(id) = picked {
                     self.counted = Some(id);
                 }

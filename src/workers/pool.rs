@@ -1,9 +1,10 @@
 //! The executors of one database: every owner with work gets one, busy owners get more, within the limit; when there
-//! are more owners than executors, the ones that have had their turn make room.
+//! are more owners than executors, the ones that have had their turn make room. `automation_core::places` decides.
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use automation_core::places::{self, Answer, Place};
 use pgrx::pg_sys;
 
 use super::registration::{self, Handle, Process};
@@ -15,6 +16,9 @@ use crate::{gucs, janitor};
 
 /// How long all executors of an owner may be busy before it gets another.
 const PATIENCE: i64 = 20_000;
+/// How soon to try again while max_worker_processes is used up, for an owner without an executor and for one with.
+const NO_PROCESS_WAIT: i64 = 200_000;
+const NO_MORE_PROCESS_WAIT: i64 = 1_000_000;
 /// How often an owner that cannot log in is looked at again.
 const REFUSED_WAIT: i64 = 2_000_000;
 
@@ -31,15 +35,17 @@ struct Started {
 }
 
 impl Started {
-    /// It frees its slot itself, unless it never got that far; then the slot is still as we reserved it.
-    fn free_if_never_up(&self, place: usize, database: pg_sys::Oid) {
+    /// It frees its slot itself, unless it never got that far; then the slot is still as we reserved it, and is freed
+    /// here. True in that case.
+    fn free_if_never_up(&self, place: usize, database: pg_sys::Oid) -> bool {
         let slot = &shared().executors[place];
-        if slot.registered_at.load(Ordering::Acquire) == self.at
+        let never_up = slot.registered_at.load(Ordering::Acquire) == self.at
             && slot.pid.load(Ordering::Acquire) == 0
-            && slot.database.load(Ordering::Acquire) == database.to_u32()
-        {
+            && slot.database.load(Ordering::Acquire) == database.to_u32();
+        if never_up {
             slot.release();
         }
+        never_up
     }
 }
 
@@ -51,6 +57,9 @@ pub struct Pool {
     last_work: HashMap<u32, i64>,
     /// Owners with work for which nobody idle was found, and when to look at them again.
     waiting: HashMap<u32, i64>,
+    /// Owners that cannot have an executor, and why. They wait without being served, so no other owner makes room for
+    /// them.
+    refused: HashMap<u32, String>,
 }
 
 impl Pool {
@@ -60,7 +69,13 @@ impl Pool {
             .executors_of(database)
             .filter(|slot| slot.pid.load(Ordering::Acquire) == 0)
             .for_each(ExecutorSlot::release);
-        Pool { database, last_work: HashMap::new(), executors: HashMap::new(), waiting: HashMap::new() }
+        Pool {
+            database,
+            last_work: HashMap::new(),
+            executors: HashMap::new(),
+            waiting: HashMap::new(),
+            refused: HashMap::new(),
+        }
     }
 
     fn of(&self, owner: u32) -> impl Iterator<Item = &'static ExecutorSlot> {
@@ -91,8 +106,9 @@ impl Pool {
     /// Starts and stops executors as needed. Returns how soon to look again, None if nothing is pending.
     pub fn attend(&mut self, now: i64) -> Option<Duration> {
         self.reap();
-        self.stop_surplus();
+        self.stop_surplus(now);
         if self.waiting.is_empty() {
+            self.note_out_of_workers(false);
             return None;
         }
         let due: Vec<u32> = self.waiting.iter().filter(|(_, at)| **at <= now).map(|(owner, _)| *owner).collect();
@@ -120,6 +136,12 @@ impl Pool {
         if starting {
             return Some(now + PATIENCE);
         }
+        if !slots.is_empty() && self.refused.remove(&owner).is_some() {
+            let logged = in_transaction(|| owners::log_acceptance(pg_sys::Oid::from(owner)));
+            if let Err(failure) = logged {
+                pgrx::warning!("automation_engine conductor: {}", failure.error().message);
+            }
+        }
         let oid = pg_sys::Oid::from(owner);
         // What his executors know to be done need not be passed over again, see Claimer::floor.
         let floor = slots.iter().map(|slot| slot.floor()).max().unwrap_or(0);
@@ -145,93 +167,109 @@ impl Pool {
                 return Some(now + 5 * PATIENCE);
             }
         }
-        let refusal = in_transaction(|| owners::refusal(oid)).unwrap_or(None);
-        if let Some(refusal) = refusal {
-            let logged = in_transaction(|| {
-                owners::log_refusal(oid, &refusal);
-                janitor::retire_dropped_owners();
-            });
-            if let Err(failure) = logged {
-                pgrx::warning!("automation_engine conductor: {}", failure.error().message);
+        // Rights that cannot be looked up are not there.
+        let refusal = in_transaction(|| owners::refusal(oid))
+            .unwrap_or_else(|failure| Some(format!("its rights cannot be looked up: {}", failure.error().message)));
+        match refusal {
+            Some(reason) => {
+                self.refuse(oid, reason);
+                Some(now + REFUSED_WAIT)
             }
-            return Some(now + REFUSED_WAIT);
+            None => self.start(oid, slots.len(), now),
         }
-        self.start(oid, slots.len(), now)
+    }
+
+    /// Notes that an owner cannot have an executor; says so in the log once per reason.
+    fn refuse(&mut self, owner: pg_sys::Oid, reason: String) {
+        if self.refused.get(&owner.to_u32()) == Some(&reason) {
+            return;
+        }
+        let logged = in_transaction(|| {
+            owners::log_refusal(owner, &reason);
+            janitor::retire_dropped_owners();
+        });
+        match logged {
+            Ok(()) => {
+                self.refused.insert(owner.to_u32(), reason);
+            }
+            Err(failure) => pgrx::warning!("automation_engine conductor: {}", failure.error().message),
+        }
     }
 
     fn start(&mut self, owner: pg_sys::Oid, has: usize, now: i64) -> Option<i64> {
-        let running = shared().executors_of(self.database).count();
-        if running >= gucs::executors() {
-            if has == 0 {
-                self.make_room(owner.to_u32());
+        let (slots, places) = self.places();
+        let others_lack = self.others_lack(owner.to_u32());
+        match places::ask(&places, owner.to_u32(), gucs::executors(), others_lack, now) {
+            Answer::Start => {}
+            Answer::Wait => return Some(now + PATIENCE),
+            Answer::Ask(index) => {
+                slots[index].ask_to_leave(now);
+                return Some(now + PATIENCE);
             }
-            return Some(now + PATIENCE);
         }
-        let Some(place) = shared().reserve_executor(self.database, owner, now) else { return Some(now + PATIENCE) };
-        let process = Process {
-            name: "automation_engine executor",
-            kind: c"automation_engine executor",
-            function: c"automation_executor_main",
-            argument: place,
-            restart_after: None,
-        };
-        let database = shared().database(self.database);
-        match registration::start(&process) {
-            Some(handle) => {
-                if let Some(slot) = database {
-                    slot.out_of_workers.store(false, Ordering::Release);
-                }
-                self.executors.insert(place, Started { handle, owner: owner.to_u32(), at: now });
-                Some(now + PATIENCE)
-            }
-            None => {
+        let started = shared().reserve_executor(self.database, owner, now).and_then(|place| {
+            let process = Process {
+                name: "automation_engine executor",
+                kind: c"automation_engine executor",
+                function: c"automation_executor_main",
+                argument: place,
+                restart_after: None,
+            };
+            let handle = registration::start(&process);
+            if handle.is_none() {
                 shared().executors[place].release();
-                if let Some(slot) = database {
-                    slot.out_of_workers.store(true, Ordering::Release);
-                }
-                // With at least one executor the owner is served, if slowly.
-                Some(now + if has > 0 { 50 * PATIENCE } else { 500_000 })
             }
+            Some((place, handle?))
+        });
+        self.note_out_of_workers(started.is_none());
+        let Some((place, handle)) = started else {
+            if has > 0 {
+                return Some(now + NO_MORE_PROCESS_WAIT);
+            }
+            self.free_a_process(owner, now);
+            return Some(now + NO_PROCESS_WAIT);
+        };
+        self.executors.insert(place, Started { handle, owner: owner.to_u32(), at: now });
+        Some(now + PATIENCE)
+    }
+
+    /// The executors of this database, and the same as the decisions see them.
+    fn places(&self) -> (Vec<&'static ExecutorSlot>, Vec<Place>) {
+        let slots: Vec<&ExecutorSlot> = shared().executors_of(self.database).collect();
+        let places = slots.iter().map(|slot| slot.place()).collect();
+        (slots, places)
+    }
+
+    /// Does another owner wait without any executor, although it may have one?
+    fn others_lack(&self, owner: u32) -> bool {
+        let lacks = |other: &u32| {
+            *other != owner && !self.refused.contains_key(other) && self.of(*other).next().is_none()
+        };
+        self.waiting.keys().any(lacks)
+    }
+
+    fn note_out_of_workers(&self, so: bool) {
+        if let Some(home) = shared().database(self.database) {
+            home.out_of_workers.store(so, Ordering::Release);
         }
     }
 
-    /// Asks an executor of another owner to leave after its batch: an idle one, else one of the owner that has most,
-    /// else the one that has been at it longest.
-    fn make_room(&self, for_owner: u32) {
-        let others: Vec<&ExecutorSlot> = shared()
-            .executors_of(self.database)
-            .filter(|slot| slot.owner.load(Ordering::Acquire) != for_owner && !slot.stop.load(Ordering::Acquire))
-            .collect();
-        if shared().executors_of(self.database).any(|slot| slot.stop.load(Ordering::Acquire)) {
-            return;
-        }
-        let share = |slot: &ExecutorSlot| {
-            let owner = slot.owner.load(Ordering::Acquire);
-            others.iter().filter(|other| other.owner.load(Ordering::Acquire) == owner).count()
-        };
-        let victim = others.iter().max_by_key(|slot| {
-            let idle = slot.busy_since.load(Ordering::Acquire) == 0;
-            (idle, share(slot), -slot.started_at.load(Ordering::Acquire))
-        });
-        if let Some(victim) = victim {
-            victim.stop.store(true, Ordering::Release);
-            victim.wake();
+    /// No process is to be had for an owner that has none: ends an executor that another owner has beyond its first and
+    /// that did not leave when asked, or asks the first one. The batch in its hands is rolled back and stays queued.
+    fn free_a_process(&self, owner: pg_sys::Oid, now: i64) {
+        let (slots, places) = self.places();
+        if let Some(index) = places::take_back(&places, owner.to_u32(), now) {
+            registration::terminate(slots[index].pid.load(Ordering::Acquire));
+        } else if let Some(index) = places::make_room(&places, owner.to_u32(), now) {
+            slots[index].ask_to_leave(now);
         }
     }
 
     /// The limit was lowered: the idle ones leave first, the others after their batch.
-    fn stop_surplus(&self) {
-        let staying =
-            || shared().executors_of(self.database).filter(|slot: &&ExecutorSlot| !slot.stop.load(Ordering::Acquire));
-        let surplus = staying().count().saturating_sub(gucs::executors());
-        if surplus == 0 {
-            return;
-        }
-        let mut slots: Vec<&ExecutorSlot> = staying().collect();
-        slots.sort_by_key(|slot| slot.busy_since.load(Ordering::Acquire));
-        for slot in slots.into_iter().take(surplus) {
-            slot.stop.store(true, Ordering::Release);
-            slot.wake();
+    fn stop_surplus(&self, now: i64) {
+        let (slots, places) = self.places();
+        for index in places::surplus(&places, gucs::executors()) {
+            slots[index].ask_to_leave(now);
         }
     }
 
@@ -244,7 +282,13 @@ impl Pool {
         for place in ended {
             let Some(started) = self.executors.remove(&place) else { continue };
             started.handle.free();
-            started.free_if_never_up(place, self.database);
+            if started.free_if_never_up(place, self.database) {
+                // The postmaster started it and it could not log in; its FATAL message is in the server log.
+                let reason = "its executor ended before it had logged in, see the server log";
+                self.refuse(pg_sys::Oid::from(started.owner), reason.to_owned());
+                self.waiting.insert(started.owner, clock::now() + REFUSED_WAIT);
+                continue;
+            }
             // It may have left work behind, unless it went because there was none for long.
             let now = clock::now();
             let quiet = self.last_work.get(&started.owner).is_none_or(|at| now - at > QUIET);

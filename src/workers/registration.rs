@@ -183,6 +183,14 @@ pub fn is_alive(pid: i32) -> bool {
     pid != 0 && unsafe { !pg_sys::BackendPidGetProc(pid).is_null() }
 }
 
+/// Ends a process of this server as pg_terminate_backend() does, also in the middle of a statement.
+pub fn terminate(pid: i32) {
+    if is_alive(pid) {
+        // SAFETY: a signal to a process that was a backend of this server a moment ago.
+        unsafe { libc::kill(pid, libc::SIGTERM) };
+    }
+}
+
 pub fn exit(code: i32) -> ! {
     // SAFETY: ends this process through Postgres' own clean-up.
     unsafe { pg_sys::proc_exit(code) }

@@ -17,6 +17,7 @@ pub mod fairness;
 pub mod gate;
 pub mod lifecycle;
 pub mod machine;
+pub mod places;
 pub mod program;
 pub mod schedule;
 pub mod suggest;

@@ -28,19 +28,22 @@ pub fn admit(claimer: &mut Claimer, run: &Run, program: &Program, class: Class) 
     }
     let (automation, owner) = (run.automation_id.to_string(), run.owner.to_u32().to_string());
     let tenant = run.tenant.as_deref().unwrap_or_default();
+    // The first three are shared by owners: runs of one that do not end must not use them up for the others.
     let limits = [
-        ("all", "", all),
-        ("class", class, of_class),
-        ("tenant", tenant, of_tenant.filter(|_| run.tenant.is_some())),
-        ("role", owner.as_str(), of_role),
-        ("automation", automation.as_str(), program.limits.concurrency),
+        ("all", "", all, true),
+        ("class", class, of_class, true),
+        ("tenant", tenant, of_tenant.filter(|_| run.tenant.is_some()), true),
+        ("role", owner.as_str(), of_role, false),
+        ("automation", automation.as_str(), program.limits.concurrency, false),
     ];
-    limits.into_iter().all(|(sort, whose, limit)| {
+    limits.into_iter().all(|(sort, whose, limit, shared)| {
         reachable(limit).is_none_or(|limit| {
             let of = hash(&[sort, whose]);
             claimer.places.contains(&of) || {
                 let found = (0..limit).any(|place| try_take(Sort::Slot, hash(&[sort, whose, &place.to_string()])));
-                found && claimer.places.insert(of)
+                // An owner's own place: with none of its runs under way it is let in beyond the limit.
+                let own = shared && try_take(Sort::Slot, hash(&[sort, whose, "of", &owner]));
+                (found || own) && claimer.places.insert(of)
             }
         })
     })

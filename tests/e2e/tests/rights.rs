@@ -120,10 +120,7 @@ fn an_owner_expires_under_its_live_executor_by_the_clock_alone() {
     let db = shared().database("expires");
     at_work(&db, "vera");
     db.execute("DO $$ BEGIN EXECUTE format('ALTER ROLE vera VALID UNTIL %L', clock_timestamp() + '1 second'); END $$");
-    db.wait_until(
-        "the time has come",
-        "SELECT rolvaliduntil < clock_timestamp() FROM pg_roles WHERE rolname = 'vera'",
-    );
+    db.wait_until("the time has come", "SELECT rolvaliduntil < clock_timestamp() FROM pg_roles WHERE rolname = 'vera'");
     expect_refused(&db, "vera", "has expired");
     db.execute("ALTER ROLE vera VALID UNTIL 'infinity'");
     expect_goes_on(&db, "vera");
@@ -176,7 +173,8 @@ fn a_dropped_owner_leaves_no_work_to_its_live_executor() {
         steps => ARRAY[automation.sql($$ INSERT INTO public.witness VALUES (current_user) $$)])",
     );
     owner.disconnect();
-    db.execute("BEGIN; SELECT automation.emit('gwen.calls'); DROP OWNED BY gwen; DROP ROLE gwen; COMMIT");
+    db.execute("DROP OWNED BY gwen; DROP ROLE gwen");
+    db.execute("SELECT automation.emit('gwen.calls')");
     db.wait_until(
         "the automation is stopped with its reason",
         "SELECT status = 'paused' AND disable_details ->> 'reason' = 'owner_dropped'

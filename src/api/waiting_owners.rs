@@ -52,7 +52,7 @@ pub fn rows(home: Option<&DatabaseSlot>) -> Vec<StatusRow> {
         (format!("owner {name}"), "refused".to_owned(), Some(format!("{reason}; {queued} queued")))
     }));
     if hidden > 0 {
-        let detail = format!("{hidden} owners may not run automations here; their work stays queued");
+        let detail = format!("work of {} stays queued: no right to run automations here", other_owners(hidden));
         rows.push(("owners".to_owned(), "refused".to_owned(), Some(detail)));
     }
     rows
@@ -72,7 +72,7 @@ fn executors(
         problems.push(format!(
             "work of {} waits; executors held for more than {} s: {}; give such steps a timeout, or set \
              automation_engine.step_timeout",
-            owners_of(waiting, |name, _| name.to_owned(), |owners, _| format!("{owners} other owners")),
+            owners_of(waiting, |name, _| name.to_owned(), |owners, _| other_owners(owners)),
             HELD / 1_000_000,
             owners_of(held, |name, count| format!("{name} ({count})"), |_, count| format!("other owners ({count})")),
         ));
@@ -81,6 +81,10 @@ fn executors(
     let status = if problems.is_empty() { "ok" } else { "starved" };
     let detail = if problems.is_empty() { usual() } else { problems.join("; ") };
     ("executors".to_owned(), status.to_owned(), Some(detail))
+}
+
+fn other_owners(count: usize) -> String {
+    format!("{count} other owner{}", if count == 1 { "" } else { "s" })
 }
 
 /// A list of owners with their counts: those that the current user may name, then how many others there are, and the sum

@@ -242,9 +242,8 @@ impl Pool {
 
     /// Does another owner wait without any executor, although it may have one?
     fn others_lack(&self, owner: u32) -> bool {
-        let lacks = |other: &u32| {
-            *other != owner && !self.refused.contains_key(other) && self.of(*other).next().is_none()
-        };
+        let lacks =
+            |other: &u32| *other != owner && !self.refused.contains_key(other) && self.of(*other).next().is_none();
         self.waiting.keys().any(lacks)
     }
 

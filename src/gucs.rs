@@ -120,7 +120,7 @@ pub fn init() {
         c"A larger value is left out and the event is marked truncated; the write itself always succeeds.",
         &MAX_VALUE_SIZE,
         1,
-        1_048_576,
+        64 * 1024,
         GucContext::Sighup,
         GucFlags::UNIT_KB,
     );

@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use automation_core::expr::Scope;
-use automation_core::value::{Image, Timestamp, Value};
+use automation_core::value::{Image, Timestamp, Unreadable, Value};
 
 use crate::pg::clock::{Micros, POSTGRES_EPOCH};
 use crate::pg::names;
@@ -30,9 +30,9 @@ pub struct EventScope<'a> {
     /// The row before it; of an update only the fields that changed.
     prev: Image<'a>,
     payload: Image<'a>,
-    old: OnceCell<Value>,
-    envelope: OnceCell<Value>,
-    context: OnceCell<Value>,
+    old: OnceCell<Result<Value, Unreadable>>,
+    envelope: OnceCell<Result<Value, Unreadable>>,
+    context: OnceCell<Result<Value, Unreadable>>,
     window: OnceCell<Value>,
 }
 
@@ -71,19 +71,21 @@ impl<'a> EventScope<'a> {
         self.event.op != Op::Started
     }
 
-    fn old(&self) -> &Value {
+    fn old(&self) -> Result<&Value, Unreadable> {
         match self.event.op {
-            Op::Updated => self.old.get_or_init(|| overlay(self.next.whole(), self.prev.whole())),
+            Op::Updated => shared(self.old.get_or_init(|| Ok(overlay(self.next.whole()?, self.prev.whole()?)))),
             _ => self.prev.whole(),
         }
     }
 
-    fn old_member(&self, name: &str) -> Option<Cow<'_, Value>> {
-        let changed = self.prev.member(name);
-        if self.event.op == Op::Updated { changed.or_else(|| self.next.member(name)) } else { changed }
+    fn old_member(&self, name: &str) -> Result<Option<Cow<'_, Value>>, Unreadable> {
+        match self.prev.member(name)? {
+            None if self.event.op == Op::Updated => self.next.member(name),
+            changed => Ok(changed),
+        }
     }
 
-    fn payload(&self) -> &Value {
+    fn payload(&self) -> Result<&Value, Unreadable> {
         match (&self.event.payload, self.event.op) {
             (Some(_), _) => self.payload.whole(),
             (None, Op::Deleted) => self.old(),
@@ -91,7 +93,7 @@ impl<'a> EventScope<'a> {
         }
     }
 
-    fn payload_member(&self, name: &str) -> Option<Cow<'_, Value>> {
+    fn payload_member(&self, name: &str) -> Result<Option<Cow<'_, Value>>, Unreadable> {
         match (&self.event.payload, self.event.op) {
             (Some(_), _) => self.payload.member(name),
             (None, Op::Deleted) => self.old_member(name),
@@ -99,32 +101,33 @@ impl<'a> EventScope<'a> {
         }
     }
 
-    fn envelope(&self) -> &Value {
-        self.envelope.get_or_init(|| {
-            let members = ENVELOPE.iter().map(|name| ((*name).into(), self.envelope_member(name).unwrap_or_default()));
-            Value::object(members.collect())
-        })
+    fn envelope(&self) -> Result<&Value, Unreadable> {
+        shared(self.envelope.get_or_init(|| {
+            let member = |name: &&str| Ok(((*name).into(), self.envelope_member(name)?.unwrap_or_default()));
+            ENVELOPE.iter().map(member).collect::<Result<_, Unreadable>>().map(Value::object)
+        }))
     }
 
     /// A member of `event`, None if it has no such member.
-    fn envelope_member(&self, name: &str) -> Option<Value> {
+    fn envelope_member(&self, name: &str) -> Result<Option<Value>, Unreadable> {
         let event = self.event;
         let text = |text: Option<&str>| text.map_or(Value::Null, Value::text);
-        Some(match name {
+        Ok(Some(match name {
             "event_id" => Value::int(event.id),
             "topic" => self.topic.map_or_else(|| Value::text(event.topic()), Value::text),
             "op" => Value::text(event.op.verb()),
             "kind" => text(event.kind.as_deref()),
             "id" => text(event.entity_id.as_deref()),
-            "prev" => self.old().clone(),
-            "next" if self.has_rows() => self.next.whole().clone(),
+            "prev" => self.old()?.clone(),
+            "next" if self.has_rows() => self.next.whole()?.clone(),
             "next" => Value::Null,
             "delta" => {
-                let value = |name: &String| self.next.whole().get(name).cloned().unwrap_or_default();
+                let next = self.next.whole()?;
+                let value = |name: &String| next.get(name).cloned().unwrap_or_default();
                 Value::object(event.changed.iter().map(|name| (name.as_str().into(), value(name))).collect())
             }
             "changed" => Value::list(event.changed.iter().map(Value::text).collect()),
-            "payload" => self.payload().clone(),
+            "payload" => self.payload()?.clone(),
             "actor" => match &event.actor {
                 Some(actor) => Value::text(actor),
                 None => text(names::role_name(event.role).as_deref()),
@@ -134,9 +137,14 @@ impl<'a> EventScope<'a> {
             "depth" => Value::int(i64::from(event.depth)),
             "cause_run" => event.cause_run.map_or(Value::Null, Value::int),
             "occurred_at" => Value::Time(instant(event.occurred_at)),
-            _ => return None,
-        })
+            _ => return Ok(None),
+        }))
     }
+}
+
+/// A result that is kept and shown to each that asks.
+fn shared(kept: &Result<Value, Unreadable>) -> Result<&Value, Unreadable> {
+    kept.as_ref().map_err(|error| *error)
 }
 
 /// The members of `event`, in order.
@@ -167,36 +175,36 @@ fn overlay(whole: &Value, fields: &Value) -> Value {
 }
 
 impl Scope for EventScope<'_> {
-    fn root(&self, name: &str) -> Option<&Value> {
-        Some(match name {
-            "new" | "next" if self.has_rows() => self.next.whole(),
-            "old" | "prev" if self.has_rows() => self.old(),
-            "payload" => self.payload(),
-            "event" => self.envelope(),
+    fn root(&self, name: &str) -> Result<Option<&Value>, Unreadable> {
+        Ok(Some(match name {
+            "new" | "next" if self.has_rows() => self.next.whole()?,
+            "old" | "prev" if self.has_rows() => self.old()?,
+            "payload" => self.payload()?,
+            "event" => self.envelope()?,
             "window" => self.window.get_or_init(|| {
                 self.event.window.as_deref().and_then(|text| Value::from_json(text).ok()).unwrap_or_default()
             }),
-            "ctx" => self.context.get_or_init(|| {
+            "ctx" => shared(self.context.get_or_init(|| {
                 let empty = |name: &str, value: Value| (name.into(), value);
-                Value::object(vec![
-                    empty("input", self.envelope().clone()),
+                Ok(Value::object(vec![
+                    empty("input", self.envelope()?.clone()),
                     empty("output", Value::Null),
                     empty("error", Value::text("")),
-                ])
-            }),
-            _ => return None,
-        })
+                ]))
+            }))?,
+            _ => return Ok(None),
+        }))
     }
 
-    fn member(&self, root: &str, name: &str) -> Option<Cow<'_, Value>> {
+    fn member(&self, root: &str, name: &str) -> Result<Option<Cow<'_, Value>>, Unreadable> {
         let found = match root {
-            "new" | "next" if self.has_rows() => self.next.member(name),
-            "old" | "prev" if self.has_rows() => self.old_member(name),
-            "payload" => self.payload_member(name),
-            "event" => self.envelope_member(name).map(Cow::Owned),
-            _ => return None,
+            "new" | "next" if self.has_rows() => self.next.member(name)?,
+            "old" | "prev" if self.has_rows() => self.old_member(name)?,
+            "payload" => self.payload_member(name)?,
+            "event" => self.envelope_member(name)?.map(Cow::Owned),
+            _ => return Ok(None),
         };
-        Some(found.unwrap_or_default())
+        Ok(Some(found.unwrap_or_default()))
     }
 
     fn now(&self) -> Timestamp {

@@ -130,6 +130,9 @@ COMMENT ON FUNCTION automation.timeline(bigint) IS 'What a run did, line by line
 REVOKE ALL ON SCHEMA automation FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA automation, automation_internal FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA automation, automation_internal FROM PUBLIC;
+-- But for one: Postgres copies the capture trigger to every new partition of a watched table, and asks then whether the
+-- owner of the table may execute its function. Without USAGE on the schema no role can name the function itself.
+GRANT EXECUTE ON FUNCTION automation_internal.capture_change() TO PUBLIC;
 
 COMMENT ON FUNCTION automation.watch_table IS 'Records every change of a table from now on; returns the kind its rows are known as.';
 COMMENT ON FUNCTION automation.unwatch_table IS 'Stops recording changes of a table.';

@@ -2,7 +2,6 @@
 use std::rc::Rc;
 
 use automation_core::machine::{MAX_SIGNAL, Machine};
-use pgrx::JsonB;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -12,6 +11,7 @@ use crate::context;
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::executor::versions;
 use crate::pg::append::next_id;
+use crate::pg::jsonb::Jsonb;
 use crate::pg::{clock, identity};
 use crate::router::derived;
 use crate::store::events::{self, Event, NewEvent, Op, append_event};
@@ -24,7 +24,7 @@ use crate::store::{live, log, outbox};
 #[pg_extern]
 fn signal(
     name: Option<&str>,
-    payload: default!(Option<JsonB>, "'{}'"),
+    payload: default!(Option<Jsonb>, "'{}'"),
     key: default!(Option<&str>, "NULL"),
     tenant: default!(Option<&str>, "NULL"),
 ) -> Result<i64, ErrorReport> {

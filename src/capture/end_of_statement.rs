@@ -7,6 +7,7 @@
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
+use super::moved;
 use crate::pg::raw::unguarded;
 use crate::store::events;
 
@@ -30,10 +31,26 @@ unsafe extern "C-unwind" fn executor_finish(query: *mut pg_sys::QueryDesc) {
             Some(previous) => previous(query),
             None => unguarded::standard_ExecutorFinish(query),
         }
+        if moved::any() && writes(query) {
+            flush_moved((*(*query).estate).es_output_cid);
+        }
         if events::any_buffered() && trigger_depth() == 0 {
             insert_captured();
         }
     }
+}
+
+/// Can the statement have moved rows? Others have no command of their own.
+unsafe fn writes(query: *mut pg_sys::QueryDesc) -> bool {
+    // SAFETY: the statement that has just run, with its plan.
+    unsafe { (*query).operation != pg_sys::CmdType::CMD_SELECT || (*(*query).plannedstmt).hasModifyingCTE }
+}
+
+/// A row that the statement has taken out of one partition and that has not arrived in another will not come any more.
+/// Told here, in the subtransaction that moved it: later, the rollback of another could take its event along.
+#[pg_guard]
+unsafe extern "C-unwind" fn flush_moved(command: pg_sys::CommandId) {
+    moved::flush_command(command);
 }
 
 #[pg_guard]

@@ -4,7 +4,7 @@ use automation_core::value::Value;
 use pgrx::pg_sys;
 
 use super::plan::{Column, Plan};
-use crate::pg::encode::{Encoding, is_plain};
+use crate::pg::encode::{Encoding, LeftOut, MAX_IMAGE_BYTES, is_plain, with_varlena};
 use crate::pg::raw;
 
 /// A row taken apart.
@@ -50,7 +50,12 @@ pub fn entity_id(plan: &Plan, row: &Fields) -> Vec<u8> {
         if i > 0 {
             out.push(b',');
         }
-        write_value(*encoding, row.get(*index), &mut out);
+        // A key that cannot be written is known as null is.
+        let start = out.len();
+        if write_value(*encoding, row.get(*index), &mut out).is_err() {
+            out.truncate(start);
+            out.extend_from_slice(b"null");
+        }
     }
     out.push(b']');
     out
@@ -61,31 +66,24 @@ pub fn tenant(plan: &Plan, row: &Fields) -> Option<Vec<u8>> {
     row.get(index).map(|value| encoding.plain(value))
 }
 
-fn write_value(encoding: Encoding, value: Option<pg_sys::Datum>, out: &mut Vec<u8>) {
+fn write_value(encoding: Encoding, value: Option<pg_sys::Datum>, out: &mut Vec<u8>) -> Result<(), LeftOut> {
     match value {
         Some(value) => encoding.write(value, out),
-        None => out.extend_from_slice(b"null"),
+        None => {
+            out.extend_from_slice(b"null");
+            Ok(())
+        }
     }
 }
 
-/// Writes the columns that `wanted` picks and that may be shown as one JSON object. Returns true if a value was left out for
-/// its size.
+/// May the column's value be shown to those who may read the event?
+fn is_shown(plan: &Plan, column: &Column) -> bool {
+    !plan.key_only || column.is_key
+}
+
+/// Writes the columns that `wanted` picks and that may be shown as one JSON object. A value that is larger than `limit`
+/// or nested too deeply, or that does not fit into the image any more, is null; returns true if there was one.
 pub fn write_image(
-    plan: &Plan,
-    row: &Fields,
-    limit: usize,
-    mut wanted: impl FnMut(usize, &Column) -> bool,
-    out: &mut Vec<u8>,
-) -> bool {
-    write_object(plan, row, limit, |i, column| wanted(i, column) && (!plan.key_only || column.is_key), out)
-}
-
-/// Writes all columns, whatever their size and whoever may see them: to compare, not to keep.
-pub fn write_whole(plan: &Plan, row: &Fields, out: &mut Vec<u8>) {
-    write_object(plan, row, usize::MAX, |_, _| true, out);
-}
-
-fn write_object(
     plan: &Plan,
     row: &Fields,
     limit: usize,
@@ -94,25 +92,117 @@ fn write_object(
 ) -> bool {
     let mut truncated = false;
     out.push(b'{');
-    let start = out.len();
+    let opened = out.len();
     for (i, column) in plan.columns.iter().enumerate() {
-        if !wanted(i, column) {
+        if !wanted(i, column) || !is_shown(plan, column) {
             continue;
         }
-        if out.len() > start {
-            out.push(b',');
-        }
-        out.extend_from_slice(&column.label);
-        let value = row.get(column.index);
-        if !column.is_key && value.is_some_and(|value| is_larger_than(column, value, limit)) {
+        write_label(column, opened, out);
+        let start = out.len();
+        if write_column(column, row.get(column.index), limit, out).is_err() {
+            out.truncate(start);
             out.extend_from_slice(b"null");
             truncated = true;
-        } else {
-            write_value(column.encoding, value, out);
         }
     }
     out.push(b'}');
     truncated
+}
+
+fn write_label(column: &Column, opened: usize, out: &mut Vec<u8>) {
+    if out.len() > opened {
+        out.push(b',');
+    }
+    out.extend_from_slice(&column.label);
+}
+
+fn write_column(column: &Column, value: Option<pg_sys::Datum>, limit: usize, out: &mut Vec<u8>) -> Result<(), LeftOut> {
+    // The entity is known by its key, which is as long as it is.
+    if !column.is_key && value.is_some_and(|value| is_larger_than(column, value, limit)) {
+        return Err(LeftOut::TooLarge);
+    }
+    write_value(column.encoding, value, out)
+}
+
+/// A column's value on its own, for a row whose image cannot be finished yet.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Written {
+    Json(Vec<u8>),
+    /// It is not shown for its size or depth. A number made of its bytes tells whether another is the same.
+    LeftOut(u64),
+}
+
+/// The columns of a row, each on its own, in the order of `plan.columns`.
+pub fn write_columns(plan: &Plan, row: &Fields, limit: usize) -> Vec<Written> {
+    let write = |column: &Column| {
+        let (value, mut out) = (row.get(column.index), Vec::new());
+        match write_column(column, value, limit, &mut out) {
+            Ok(()) => Written::Json(out),
+            Err(LeftOut::TooDeep | LeftOut::TooLarge) => {
+                Written::LeftOut(value.map_or(0, |value| fingerprint(column, value)))
+            }
+        }
+    };
+    plan.columns.iter().map(write).collect()
+}
+
+/// Puts an image together of columns that `write_columns` has made. Returns true if a value was left out.
+pub fn join_columns(
+    plan: &Plan,
+    columns: &[Written],
+    mut wanted: impl FnMut(&Column) -> bool,
+    out: &mut Vec<u8>,
+) -> bool {
+    let mut truncated = false;
+    out.push(b'{');
+    let opened = out.len();
+    for (column, written) in plan.columns.iter().zip(columns) {
+        if !wanted(column) || !is_shown(plan, column) {
+            continue;
+        }
+        write_label(column, opened, out);
+        match written {
+            Written::Json(json) if out.len() + json.len() <= MAX_IMAGE_BYTES => out.extend_from_slice(json),
+            Written::Json(_) | Written::LeftOut(_) => {
+                out.extend_from_slice(b"null");
+                truncated = true;
+            }
+        }
+    }
+    out.push(b'}');
+    truncated
+}
+
+/// Names of the columns in which two rows differ, and their places in the second plan. The two may be of partitions that
+/// lay out their columns differently.
+pub fn differing_columns(old: (&Plan, &[Written]), new: (&Plan, &[Written])) -> Vec<usize> {
+    let before = |name: &str| old.0.columns.iter().position(|column| column.name == name).map(|i| &old.1[i]);
+    let same = |column: &Column, written: &Written| match (before(&column.name), written) {
+        (Some(Written::Json(old)), Written::Json(new)) => {
+            old == new || (column.encoding.has_equal_spellings() && same_json(old, new))
+        }
+        (Some(old), new) => old == new,
+        (None, _) => false,
+    };
+    let columns = new.0.columns.iter().zip(new.1).enumerate();
+    columns.filter(|(_, (column, written))| !same(column, written)).map(|(i, _)| i).collect()
+}
+
+thread_local! {
+    /// The keys of the fingerprints, drawn for each process: a writer cannot choose two values with the same.
+    static FINGERPRINTS: std::hash::RandomState = std::hash::RandomState::new();
+}
+
+fn fingerprint(column: &Column, value: pg_sys::Datum) -> u64 {
+    use std::hash::BuildHasher;
+    let mut fingerprint = 0;
+    if column.length == -1 {
+        // SAFETY: a varlena datum, not null.
+        unsafe {
+            with_varlena(value, |bytes| fingerprint = FINGERPRINTS.with(|keys| keys.hash_one(bytes)));
+        }
+    }
+    fingerprint
 }
 
 /// Without reading a toasted value: its size stands in its pointer.
@@ -177,14 +267,18 @@ unsafe fn same_varlena(old: pg_sys::Datum, new: pg_sys::Datum) -> bool {
 /// 1.0 and 1.00, or two spellings of one jsonb, are no difference.
 fn encodings_differ(encoding: Encoding, old: pg_sys::Datum, new: pg_sys::Datum) -> bool {
     let (mut left, mut right) = (Vec::new(), Vec::new());
-    encoding.write(old, &mut left);
-    encoding.write(new, &mut right);
-    if left == right {
-        return false;
+    // Values that cannot be written have been found to differ in their bytes.
+    match (encoding.write(old, &mut left), encoding.write(new, &mut right)) {
+        (Ok(()), Ok(())) => left != right && !same_json(&left, &right),
+        (Err(_), _) | (_, Err(_)) => true,
     }
+}
+
+/// Are two JSON texts the same value?
+fn same_json(left: &[u8], right: &[u8]) -> bool {
     let parse = |bytes: &[u8]| std::str::from_utf8(bytes).ok().and_then(|text| Value::from_json(text).ok());
-    match (parse(&left), parse(&right)) {
-        (Some(left), Some(right)) => left != right,
-        _ => true,
+    match (parse(left), parse(right)) {
+        (Some(left), Some(right)) => left == right,
+        (None, _) | (_, None) => false,
     }
 }

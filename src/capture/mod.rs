@@ -3,11 +3,10 @@
 pub mod attach;
 pub mod end_of_statement;
 mod image;
+pub mod moved;
 mod plan;
 pub mod read;
 mod trigger;
-
-pub use trigger::{flush_moved_rows, forget_moved_rows};
 
 /// The table under which the changes of a table are recorded: of a partition, the one that is partitioned.
 pub fn watched_root(relation: pgrx::pg_sys::Oid) -> pgrx::pg_sys::Oid {

@@ -6,6 +6,7 @@ use automation_core::expr::Budget;
 use automation_core::gate::Code;
 use automation_core::gate::change::{self, Occurrence};
 use automation_core::machine::{JobItem, Kept};
+use automation_core::value::MAX_LEVELS;
 use pgrx::pg_sys;
 
 use super::bind::parameter;
@@ -200,7 +201,10 @@ impl Orders {
         if item.data.is_none() {
             let limit = gucs::max_value_bytes() / 1024;
             let error = PgError {
-                detail: Some(format!("It is larger than automation_engine.max_value_size, {limit} kB.")),
+                detail: Some(format!(
+                    "It is larger than automation_engine.max_value_size, {limit} kB, or a value in it has more than \
+                     {MAX_LEVELS} levels."
+                )),
                 hint: Some(
                     "Let the query give the key and the columns that are needed, and the steps read the rest.".into(),
                 ),

@@ -5,10 +5,11 @@
 //! What a step would do is done here only when the time is over; until then only expressions are evaluated.
 use std::rc::Rc;
 
-use automation_core::expr::{Budget, Scope};
+use automation_core::expr::{Budget, ExprError, Scope};
 use automation_core::gate::hold::{self, Armed, Expired, Heard};
 use automation_core::gate::{Code, Reason as Why};
 use automation_core::program::Trigger;
+use automation_core::value::Unreadable;
 
 use super::batch::{Claimer, MAX_CRASHES, Outcome, crashed, dead_letter};
 use super::gates::{self, Class, Origin, Refusal};
@@ -165,7 +166,10 @@ impl Hearing<'_> {
         let happened = instant(clock::as_seen(event.occurred_at));
         let heard = identity::as_role(run.owner, || {
             let scope = run.scope_at(self.version, event, since);
-            let armed = held.as_ref().map(armed_by);
+            let armed = match held.as_ref().map(armed_by).transpose() {
+                Ok(armed) => armed,
+                Err(error) => return Heard::Cancel(not_readable(error)),
+            };
             hold::hear(self.trigger, armed.as_ref(), fired, &scope, &mut Budget::default(), happened)
         });
         match (heard, held) {
@@ -330,7 +334,10 @@ fn expire(claimer: &mut Claimer, dwell: &Dwell, attempt: i16) -> Option<Outcome>
             let scope = run.scope_at(&version, latest, clock::engine_now().max(dwell.deadline));
             let condition = version.program.condition.as_ref();
             let budget = &mut Budget::default();
-            hold::expire(trigger, &armed_by(dwell), dwell.automation.active, condition, &scope, budget)
+            match armed_by(dwell) {
+                Ok(armed) => hold::expire(trigger, &armed, dwell.automation.active, condition, &scope, budget),
+                Err(error) => Expired::Drop(not_readable(error)),
+            }
         };
         Some(match verdict {
             Expired::Drop(mut reason) => {
@@ -365,11 +372,15 @@ fn not_recorded(trigger: Option<&Trigger>, dwell: &Dwell) -> Option<Why> {
 }
 
 /// What the core wants to know of what is held.
-fn armed_by(dwell: &Dwell) -> Armed {
+fn armed_by(dwell: &Dwell) -> Result<Armed, Unreadable> {
     let scope = EventScope::new(&dwell.event, dwell.since);
-    let root = |name: &str| scope.root(name).cloned().unwrap_or_default();
-    let (old, new) = (root("old"), root("new"));
-    Armed { deadline: instant(dwell.deadline), fingerprint: dwell.fingerprint, old, new }
+    let root = |name: &str| Ok(scope.root(name)?.cloned().unwrap_or_default());
+    let (old, new) = (root("old")?, root("new")?);
+    Ok(Armed { deadline: instant(dwell.deadline), fingerprint: dwell.fingerprint, old, new })
+}
+
+fn not_readable(error: Unreadable) -> Why {
+    why(Code::HoldBroken, "the change that began the hold can be read", &ExprError::from(error).message)
 }
 
 fn of_dwell(dwell: &Dwell) -> Run {

@@ -4,7 +4,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 
 use automation_core::expr::{ExprError, ExprErrorKind, Scope};
-use automation_core::value::{Timestamp, Value};
+use automation_core::value::{Timestamp, Unreadable, Value};
 
 use crate::capture::read;
 use crate::pg::clock::Micros;
@@ -18,7 +18,7 @@ pub struct RunScope<'a> {
     now: Micros,
     run: Value,
     trigger_id: String,
-    trigger: OnceCell<Value>,
+    trigger: OnceCell<Result<Value, Unreadable>>,
     states: RefCell<HashMap<(String, String), Value>>,
 }
 
@@ -65,28 +65,29 @@ impl<'a> RunScope<'a> {
     }
 
     /// What started the run, also where `event` is another.
-    fn trigger(&self) -> &Value {
-        self.trigger.get_or_init(|| {
-            let root = |name: &str| self.event.root(name).cloned().unwrap_or_default();
+    fn trigger(&self) -> Result<&Value, Unreadable> {
+        let read = || {
+            let root = |name: &str| Ok(self.event.root(name)?.cloned().unwrap_or_default());
             let entry = |name: &str, value: Value| (name.into(), value);
-            Value::object(vec![
+            Ok(Value::object(vec![
                 entry("id", Value::text(&self.trigger_id)),
-                entry("event", root("event")),
-                entry("payload", root("payload")),
-                entry("new", root("new")),
-                entry("next", root("new")),
-                entry("old", root("old")),
-                entry("prev", root("old")),
-            ])
-        })
+                entry("event", root("event")?),
+                entry("payload", root("payload")?),
+                entry("new", root("new")?),
+                entry("next", root("new")?),
+                entry("old", root("old")?),
+                entry("prev", root("old")?),
+            ]))
+        };
+        self.trigger.get_or_init(read).as_ref().map_err(|error| *error)
     }
 }
 
 impl Scope for RunScope<'_> {
-    fn root(&self, name: &str) -> Option<&Value> {
+    fn root(&self, name: &str) -> Result<Option<&Value>, Unreadable> {
         match name {
-            "run" => Some(&self.run),
-            "trigger" => Some(self.trigger()),
+            "run" => Ok(Some(&self.run)),
+            "trigger" => self.trigger().map(Some),
             _ => self.event.root(name),
         }
     }
@@ -98,12 +99,12 @@ impl Scope for RunScope<'_> {
         }
         let text = read::state(kind, id)
             .map_err(|error| ExprError::new(ExprErrorKind::InvalidValue, 0..0, error.message().to_owned()))?;
-        let value = text.map(|text| Value::from_json(&text).unwrap_or_default()).unwrap_or_default();
+        let value = text.map(|text| Value::from_json(&text)).transpose()?.unwrap_or_default();
         self.states.borrow_mut().insert(key, value.clone());
         Ok(value)
     }
 
-    fn member(&self, root: &str, name: &str) -> Option<Cow<'_, Value>> {
+    fn member(&self, root: &str, name: &str) -> Result<Option<Cow<'_, Value>>, Unreadable> {
         self.event.member(root, name)
     }
 
@@ -123,7 +124,7 @@ pub struct WithEvent<'a> {
 }
 
 impl Scope for WithEvent<'_> {
-    fn root(&self, name: &str) -> Option<&Value> {
+    fn root(&self, name: &str) -> Result<Option<&Value>, Unreadable> {
         match name {
             "run" | "trigger" => self.world.root(name),
             _ => self.event.root(name),
@@ -134,7 +135,7 @@ impl Scope for WithEvent<'_> {
         self.world.state(kind, id)
     }
 
-    fn member(&self, root: &str, name: &str) -> Option<Cow<'_, Value>> {
+    fn member(&self, root: &str, name: &str) -> Result<Option<Cow<'_, Value>>, Unreadable> {
         match root {
             "run" | "trigger" => self.world.member(root, name),
             _ => self.event.member(root, name),

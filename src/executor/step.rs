@@ -118,6 +118,10 @@ fn act(version: &Version, place: usize, step: &Step, scope: &dyn Scope) -> Resul
             let sql = call_statement(function)?;
             let outcome = run_sql(version, place, &sql, &[value])?;
             let row = outcome.rows.first().map(|row| String::from_utf8_lossy(row).into_owned());
+            let row = row.map(|row| match row.strip_suffix('}') {
+                Some(open) if outcome.truncated => format!("{open},\"truncated\":true}}"),
+                _ => row,
+            });
             let nothing = if outcome.truncated { "{\"result\":null,\"truncated\":true}" } else { "{\"result\":null}" };
             Ok(StepResult { shown: row.unwrap_or_else(|| nothing.to_owned()) })
         }

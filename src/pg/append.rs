@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use pgrx::pg_sys;
 
+use super::catch::PgError;
 use super::clock::{self, Micros};
 use super::insert::{InPartialIndex, every_row, insert_tuples, no_row};
 use super::names;
@@ -352,9 +353,10 @@ impl<const N: usize> Texts<N> {
             let (mine, others) = std::mem::take(&mut rest).split_at_mut(words(bytes));
             rest = others;
             let place = mine.as_mut_ptr();
+            let size = varlena_size(bytes.len()).unwrap_or_else(|error| error.raise());
             // SAFETY: the place has room for header and bytes, and is aligned for the header.
             unsafe {
-                pgrx::set_varsize_4b(place.cast(), (HEADER + bytes.len()) as i32);
+                pgrx::set_varsize_4b(place.cast(), size);
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.cast::<u8>().add(HEADER), bytes.len());
             }
             Some(pg_sys::Datum::from(place))
@@ -363,10 +365,26 @@ impl<const N: usize> Texts<N> {
     }
 }
 
+/// Most bytes of one text in a row of ours: several of them must fit into a tuple, which Postgres limits to 1 GB.
+const MOST_TEXT: usize = 256 << 20;
+
+/// Size of a varlena with so many bytes behind its header. What the header cannot hold is an error, never a wrong length.
+fn varlena_size(bytes: usize) -> Result<i32, PgError> {
+    let size = i32::try_from(bytes.saturating_add(pg_sys::VARHDRSZ)).ok();
+    size.filter(|_| bytes <= MOST_TEXT).ok_or_else(|| PgError {
+        detail: Some(format!("It has {bytes} bytes, and can have {MOST_TEXT}.")),
+        ..PgError::new("54000", "a text is too long to be kept")
+    })
+}
+
 /// A text, json or other plain varlena datum in the current memory context.
 pub fn varlena(bytes: &[u8]) -> pg_sys::Datum {
+    let size = varlena_size(bytes.len()).unwrap_or_else(|error| error.raise());
     // SAFETY: copies the bytes into a palloc'd varlena.
-    unsafe { pg_sys::Datum::from(pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), bytes.len() as i32)) }
+    unsafe {
+        let length = size - pg_sys::VARHDRSZ as i32;
+        pg_sys::Datum::from(pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), length))
+    }
 }
 
 thread_local!(static LAST_ID: std::cell::Cell<i64> = const { std::cell::Cell::new(0) });
@@ -403,4 +421,21 @@ pub fn next_id(sequence: &str) -> i64 {
     };
     LAST_ID.set(id);
     id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST_TEXT, varlena_size};
+
+    #[test]
+    fn a_length_that_a_header_cannot_hold_is_an_error_and_never_another_length() {
+        assert_eq!(varlena_size(0).ok(), Some(4));
+        assert_eq!(varlena_size(MOST_TEXT).ok(), Some(MOST_TEXT as i32 + 4));
+        // one more; 2^30, where the two bits of the header begin; 2^31 and 2^32, where an i32 would wrap
+        for bytes in
+            [MOST_TEXT + 1, (1 << 30) - 4, 1 << 30, (1 << 31) - 4, 1 << 31, 1 << 32, (1 << 32) + 10, usize::MAX]
+        {
+            assert!(varlena_size(bytes).is_err_and(|error| error.sqlstate == "54000"), "{bytes}");
+        }
+    }
 }

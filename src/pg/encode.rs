@@ -1,15 +1,30 @@
 //! Rows as JSON text, the way `to_jsonb` would show them, without looking anything up twice.
 //!
 //! Instants are written in UTC, so that an event does not depend on the writer's TimeZone; everything else as
-//! `to_jsonb` has it. No cast or function of a user's is called: types that only a cast to json could show are written
-//! as their text.
+//! `to_jsonb` has it. No cast, operator or function of a user is called, neither for a value nor for what is inside an
+//! array or a row: a type that only a cast to json could show is written as its text. The one exception is the output
+//! function of a base type, which only a superuser can create.
 use std::ffi::CStr;
 use std::io::Write;
 
+use automation_core::value::{MAX_LEVELS, Number, levels};
 use pgrx::pg_sys;
 
 use super::raw::unguarded;
-use super::{instant, numeric_text};
+use super::{encode_nested, instant, numeric_text};
+
+/// Most bytes of JSON that one row may become. Two images and what else an event has must fit into one tuple, which
+/// Postgres limits to 1 GB.
+pub const MAX_IMAGE_BYTES: usize = 128 << 20;
+
+/// Why a value is not written. What was written of it until then is incomplete and must be taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftOut {
+    /// It has more than `MAX_LEVELS` lists and objects inside each other.
+    TooDeep,
+    /// It does not fit into `MAX_IMAGE_BYTES`.
+    TooLarge,
+}
 
 /// How to write one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +89,13 @@ impl Encoding {
     }
 
     /// Writes `value` as JSON.
-    pub fn write(self, value: pg_sys::Datum, out: &mut Vec<u8>) {
+    pub fn write(self, value: pg_sys::Datum, out: &mut Vec<u8>) -> Result<(), LeftOut> {
+        self.write_inside(0, value, out)
+    }
+
+    /// Writes `value` as JSON that stands inside so many lists and objects.
+    pub(super) fn write_inside(self, around: usize, value: pg_sys::Datum, out: &mut Vec<u8>) -> Result<(), LeftOut> {
+        let start = out.len();
         // SAFETY: `value` is a datum of the type this encoding was made for, not null.
         unsafe {
             match self {
@@ -112,10 +133,8 @@ impl Encoding {
                         write_instant(out, value, pg_sys::TIMESTAMPTZOID);
                     }
                 }
-                Self::Array => {
-                    with_text_result(direct_call(pg_sys::array_to_json, value), |text| write_json(out, text))
-                }
-                Self::Row => with_text_result(direct_call(pg_sys::row_to_json, value), |text| write_json(out, text)),
+                Self::Array => encode_nested::write_array(around, value, out)?,
+                Self::Row => encode_nested::write_row(around, value, out)?,
                 Self::Output(function) => {
                     let text = pg_sys::OidOutputFunctionCall(function, value);
                     write_string(out, CStr::from_ptr(text).to_bytes());
@@ -123,9 +142,18 @@ impl Encoding {
                 }
             }
         }
+        if out.len() > MAX_IMAGE_BYTES {
+            return Err(LeftOut::TooLarge);
+        }
+        // Each level takes two bytes at least, so that most documents need not be looked at.
+        let may_be_deep = matches!(self, Self::Json | Self::Jsonb) && (out.len() - start) / 2 + around > MAX_LEVELS;
+        if may_be_deep && levels(&out[start..]) + around > MAX_LEVELS {
+            return Err(LeftOut::TooDeep);
+        }
+        Ok(())
     }
 
-    /// The value as plain text: how a key is written into an entity's id.
+    /// The value as plain text: how a key is written into an entity's id. Empty, as for null, if it cannot be written.
     pub fn plain(self, value: pg_sys::Datum) -> Vec<u8> {
         let mut out = Vec::with_capacity(16);
         match self {
@@ -138,7 +166,9 @@ impl Encoding {
                 pg_sys::pfree(text.cast());
             },
             _ => {
-                self.write(value, &mut out);
+                if self.write(value, &mut out).is_err() {
+                    out.clear();
+                }
                 if out.len() >= 2 && out[0] == b'"' {
                     out.pop();
                     out.remove(0);
@@ -147,14 +177,6 @@ impl Encoding {
         }
         out
     }
-}
-
-unsafe fn direct_call(
-    function: unsafe fn(pg_sys::FunctionCallInfo) -> pg_sys::Datum,
-    value: pg_sys::Datum,
-) -> pg_sys::Datum {
-    // SAFETY: a one-argument built-in function and a datum of its argument type.
-    unsafe { pgrx::direct_function_call_as_datum(function, &[Some(value)]) }.unwrap_or(pg_sys::Datum::from(0usize))
 }
 
 /// A numeric that is large, not a number or infinite.
@@ -185,15 +207,11 @@ unsafe fn with_cstring(datum: pg_sys::Datum, work: impl FnOnce(&[u8])) {
     }
 }
 
-unsafe fn with_text_result(datum: pg_sys::Datum, work: impl FnOnce(&[u8])) {
-    // SAFETY: the datum is a palloc'd text.
-    unsafe {
-        with_varlena(datum, work);
-        pg_sys::pfree(datum.cast_mut_ptr());
-    }
-}
-
-unsafe fn with_varlena(value: pg_sys::Datum, work: impl FnOnce(&[u8])) {
+/// Hands the bytes of a varlena over, behind its header.
+///
+/// # Safety
+/// It must be a varlena datum, not null.
+pub unsafe fn with_varlena(value: pg_sys::Datum, work: impl FnOnce(&[u8])) {
     // SAFETY: a varlena datum; a detoasted copy is freed again.
     unsafe {
         let unpacked = match value.cast_mut_ptr() {
@@ -215,7 +233,7 @@ pub unsafe fn is_plain(value: *const pg_sys::varlena) -> bool {
     unsafe { pgrx::varatt_is_4b_u(value) || (pgrx::varatt_is_1b(value) && !pgrx::varatt_is_1b_e(value)) }
 }
 
-unsafe fn free_copy(original: pg_sys::Datum, copy: *mut std::ffi::c_void) {
+pub(super) unsafe fn free_copy(original: pg_sys::Datum, copy: *mut std::ffi::c_void) {
     if original.cast_mut_ptr::<std::ffi::c_void>() != copy {
         // SAFETY: detoasting made a copy of its own.
         unsafe { pg_sys::pfree(copy) }
@@ -289,11 +307,14 @@ pub fn write_string(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// Writes JSON text that a `json` column accepted. That type lets pass what jsonb cannot hold (`\u0000`, half a
-/// surrogate pair, numbers beyond numeric); those are replaced, so that every event can be read back as jsonb.
+/// surrogate pair, numbers beyond numeric); those are replaced, so that every event can be read back, as jsonb and by
+/// expressions.
 fn write_json(out: &mut Vec<u8>, text: &[u8]) {
     let start = out.len();
     out.extend_from_slice(text);
-    let suspicious = text.windows(2).any(|pair| pair == b"\\u") || text.iter().any(|b| matches!(b, b'e' | b'E'));
+    let suspicious = text.len() > LONG_NUMBER
+        || text.windows(2).any(|pair| pair == b"\\u")
+        || text.iter().any(|b| matches!(b, b'e' | b'E'));
     if !suspicious {
         return;
     }
@@ -303,6 +324,9 @@ fn write_json(out: &mut Vec<u8>, text: &[u8]) {
         out.extend_from_slice(repaired.as_bytes());
     }
 }
+
+/// Numbers of so many characters may be beyond numeric.
+const LONG_NUMBER: usize = 10_000;
 
 /// None if nothing had to be replaced.
 fn repair_json(source: &str) -> Option<String> {
@@ -348,8 +372,10 @@ fn repair_json(source: &str) -> Option<String> {
                 .position(|b| !matches!(b, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'))
                 .unwrap_or(bytes.len() - i);
             let number = &source[i..end];
-            let exponent = number.split(['e', 'E']).nth(1).and_then(|text| text.parse::<i64>().ok());
-            if number.contains(['e', 'E']) && exponent.is_none_or(|e| e.abs() > 10_000) {
+            let exponent = number.split(['e', 'E']).nth(1).map(|text| text.parse::<i64>().ok());
+            let is_long = number.len() > LONG_NUMBER || exponent.is_some();
+            let is_absurd = exponent.is_some_and(|exponent| exponent.is_none_or(|e| e.abs() > 10_000));
+            if is_absurd || (is_long && Number::parse(number).is_none()) {
                 out.push('"');
                 out.push_str(number);
                 out.push('"');
@@ -377,6 +403,10 @@ mod tests {
         assert_eq!(repair_json(r#"["\ud800 "]"#).as_deref(), Some(r#"["\ufffd "]"#));
         assert_eq!(repair_json(r#"[1e999999, 1e5]"#).as_deref(), Some(r#"["1e999999", 1e5]"#));
         assert_eq!(repair_json(r#"["\ud83d\ude00", "\\u0000", "ü"]"#), None);
+        // more digits behind the point than numeric has
+        let tiny = format!("0.{}1", "0".repeat(20_000));
+        assert_eq!(repair_json(&format!("[{tiny}, 1]")), Some(format!("[\"{tiny}\", 1]")));
+        assert_eq!(repair_json(&format!("[1{}]", "0".repeat(20_000))), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod btree_append;
 pub mod catch;
 pub mod clock;
 pub mod encode;
+mod encode_nested;
 pub mod engine_sql;
 pub mod identity;
 pub mod innocence;

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use pgrx::pg_sys;
 
 use super::catch::{PgError, catch};
+use super::encode::LeftOut;
 use super::raw::{self, unguarded};
 use super::settings::Pinned;
 use super::statement::{Parameter, Spi, Statement, columns_of, encode_row, spi_error};
@@ -22,8 +23,8 @@ pub struct Column {
     pub origin: Option<(pg_sys::Oid, String)>,
 }
 
-/// What a page holds: each row as JSON, or how many bytes it has if that is too many.
-pub type PageRow = Result<Vec<u8>, usize>;
+/// One row of a page as JSON, or why it cannot be kept.
+pub type PageRow = Result<Vec<u8>, LeftOut>;
 
 /// Prepares a query and says what it gives. Refuses what is no query, or would write.
 pub fn prepare(spi: &Spi, sql: &str, parameters: usize) -> Result<(Statement, Vec<Column>), PgError> {
@@ -142,7 +143,8 @@ unsafe fn open(statement: &Statement, parameters: &[Parameter]) -> Result<pg_sys
     }
 }
 
-/// Runs the query and hands its rows over, page by page. A row of more than `most` bytes is not handed over whole.
+/// Runs the query and hands its rows over, page by page. A row of more than `most` bytes, or with a
+/// value that is nested too deeply, is not handed over.
 pub fn each_page(
     _spi: &Spi,
     statement: &Statement,
@@ -203,10 +205,13 @@ unsafe fn read(table: *mut pg_sys::SPITupleTable, count: usize, most: usize) -> 
                 let tuple = *(*table).vals.add(i);
                 // No value is more than eight times as long as its JSON; what cannot fit is not encoded.
                 if (*tuple).t_len as usize / 8 > most {
-                    return Err((*tuple).t_len as usize);
+                    return Err(LeftOut::TooLarge);
                 }
-                let row = encode_row(tuple, descriptor, &columns);
-                if row.len() > most { Err(row.len()) } else { Ok(row) }
+                match encode_row(tuple, descriptor, &columns) {
+                    (_, Some(reason)) => Err(reason),
+                    (row, None) if row.len() > most => Err(LeftOut::TooLarge),
+                    (row, None) => Ok(row),
+                }
             })
             .collect()
     }

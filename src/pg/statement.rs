@@ -6,7 +6,7 @@ use std::ffi::CString;
 use pgrx::pg_sys;
 
 use super::catch::{PgError, catch};
-use super::encode::{Encoding, write_string};
+use super::encode::{Encoding, LeftOut, write_string};
 use super::raw::unguarded;
 use super::writes::Write;
 
@@ -35,6 +35,7 @@ pub struct Outcome {
     pub count: u64,
     /// Returned rows, each a JSON object; fewer than `count` if a limit was reached.
     pub rows: Vec<Vec<u8>>,
+    /// Rows are missing, or values in them that are nested too deeply.
     pub truncated: bool,
 }
 
@@ -238,7 +239,8 @@ unsafe fn collect(max_rows: usize, max_bytes: usize) -> Outcome {
                 outcome.truncated = true;
                 break;
             }
-            let row = encode_row(tuple, descriptor, &columns);
+            let (row, left_out) = encode_row(tuple, descriptor, &columns);
+            outcome.truncated |= left_out.is_some();
             bytes += row.len();
             if bytes > max_bytes {
                 outcome.truncated = true;
@@ -264,12 +266,13 @@ pub(super) unsafe fn columns_of(descriptor: pg_sys::TupleDesc) -> Vec<(Vec<u8>, 
     (0..unsafe { (*descriptor).natts } as usize).map(column).collect()
 }
 
+/// A row as a JSON object. A value that is too large or nested too deeply is null, and the reason is returned.
 pub(super) unsafe fn encode_row(
     tuple: pg_sys::HeapTuple,
     descriptor: pg_sys::TupleDesc,
     columns: &[(Vec<u8>, Encoding)],
-) -> Vec<u8> {
-    let mut out = Vec::with_capacity(64);
+) -> (Vec<u8>, Option<LeftOut>) {
+    let (mut out, mut left_out) = (Vec::with_capacity(64), None);
     out.push(b'{');
     for (i, (name, encoding)) in columns.iter().enumerate() {
         if i > 0 {
@@ -280,14 +283,18 @@ pub(super) unsafe fn encode_row(
         let mut null = false;
         // SAFETY: the tuple was formed with this descriptor, the attribute number is within it.
         let value = unsafe { pg_sys::SPI_getbinval(tuple, descriptor, i as i32 + 1, &mut null) };
-        if null {
+        let start = out.len();
+        let written = if null { None } else { Some(encoding.write(value, &mut out)) };
+        if let Some(Err(reason)) = written {
+            out.truncate(start);
+            left_out = Some(reason);
+        }
+        if !matches!(written, Some(Ok(()))) {
             out.extend_from_slice(b"null");
-        } else {
-            encoding.write(value, &mut out);
         }
     }
     out.push(b'}');
-    out
+    (out, left_out)
 }
 
 pub(super) fn spi_error(code: i32) -> PgError {

@@ -9,10 +9,9 @@ const CAPTURE: &str = "
                 WHEN t.oid IS NULL THEN 'the capture trigger is missing'
                 WHEN t.tgenabled = 'D' THEN 'the capture trigger is disabled'
                 WHEN t.tgenabled = 'R' THEN 'the capture trigger fires only under session_replication_role = replica'
-                WHEN EXISTS (SELECT FROM pg_catalog.pg_partition_tree(c.oid) AS p
-                               JOIN pg_catalog.pg_trigger AS x ON x.tgrelid = p.relid
-                              WHERE x.tgname = $1 AND x.tgenabled = 'D')
-                THEN 'the capture trigger is disabled on a partition'
+                WHEN t.tgfoid <> 'automation_internal.capture_change'::pg_catalog.regproc
+                THEN 'the capture trigger was replaced by another of its name'
+                WHEN l.partition IS NOT NULL THEN 'the capture trigger ' || l.problem || ' on partition ' || l.partition
                 WHEN EXISTS (SELECT FROM pg_catalog.unnest(k.id_columns || COALESCE(k.columns, '{}')) AS w (name)
                               WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute AS a
                                                  WHERE a.attrelid = c.oid AND a.attname = w.name
@@ -25,8 +24,34 @@ const CAPTURE: &str = "
       LEFT JOIN pg_catalog.pg_class AS c ON c.oid = k.relation
       LEFT JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
       LEFT JOIN pg_catalog.pg_trigger AS t ON t.tgrelid = c.oid AND t.tgname = $1
+      LEFT JOIN LATERAL (
+           SELECT p.relid::pg_catalog.regclass::text AS partition,
+                  CASE WHEN x.oid IS NULL THEN 'is missing'
+                       WHEN x.tgenabled = 'D' THEN 'is disabled'
+                       ELSE 'fires only under session_replication_role = replica' END AS problem
+             FROM pg_catalog.pg_partition_tree(c.oid) AS p
+             LEFT JOIN pg_catalog.pg_trigger AS x
+                    ON x.tgrelid = p.relid AND x.tgfoid = t.tgfoid AND x.tgname = t.tgname
+            WHERE c.relkind = 'p' AND p.isleaf AND (x.oid IS NULL OR x.tgenabled IN ('D', 'R'))
+            ORDER BY p.relid
+            LIMIT 1) AS l ON true
      WHERE k.relation IS NOT NULL
      ORDER BY k.kind";
+
+/// Tables that have the capture trigger and are not watched, nor below a watched one: their changes are events of a kind
+/// that is not theirs any more. Only those that the caller has some right on.
+const STRAYS: &str = "
+    SELECT t.tgrelid::pg_catalog.regclass::text
+      FROM pg_catalog.pg_trigger AS t
+     WHERE t.tgfoid = 'automation_internal.capture_change'::pg_catalog.regproc
+       AND t.tgname = $1
+       AND NOT EXISTS (SELECT
+                         FROM automation_internal.entity_kind AS k
+                        WHERE k.relation = t.tgrelid
+                           OR k.relation = pg_catalog.pg_partition_root(t.tgrelid))
+       AND ($3 OR pg_catalog.has_table_privilege($2, t.tgrelid,
+                                                 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER'))
+     ORDER BY 1";
 
 const REPLICATION_ROLE: &str = "
     SELECT 'setting of ' || COALESCE('role ' || r.rolname, '') || COALESCE(' database ' || d.datname, '')
@@ -69,6 +94,15 @@ pub fn findings() -> Vec<(String, String, Option<String>)> {
         });
         let (named, others): (Vec<Capture>, Vec<Capture>) = captures.into_iter().partition(|capture| capture.named);
         let mut rows: Vec<_> = named.into_iter().map(named_row).chain(counted_row(&others)).collect();
+        rows.extend(query(STRAYS, &args, |row| {
+            let table = row.text(1).unwrap_or_default();
+            let detail = format!(
+                "{table} has the capture trigger and is not watched. SELECT automation.watch_table('{table}'), or drop \
+                 the trigger \"{}\".",
+                crate::capture::attach::ROW_TRIGGER
+            );
+            (format!("table {table}"), "warning".to_owned(), Some(detail))
+        }));
         rows.extend(query(REPLICATION_ROLE, &[], |row| {
             let detail = format!("changes are not captured: {}", row.text(1).unwrap_or_default());
             ("session_replication_role".to_owned(), "warning".to_owned(), Some(detail))

@@ -107,7 +107,7 @@ unsafe extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type,
     match event {
         pg_sys::XactEvent::XACT_EVENT_PRE_COMMIT | pg_sys::XactEvent::XACT_EVENT_PRE_PREPARE => {
             // Still inside the transaction: errors are allowed here.
-            crate::capture::flush_moved_rows();
+            crate::capture::moved::flush(|_| true);
             events::insert_buffered();
         }
         pg_sys::XactEvent::XACT_EVENT_COMMIT => {
@@ -150,7 +150,7 @@ unsafe extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type,
             LAUNCH.set(false);
             OUTBOX.set(false);
             BELOW.set(false);
-            crate::capture::forget_moved_rows();
+            crate::capture::moved::forget();
             events::forget_buffered();
             if CLAIMED.replace(false) {
                 shmem::shared().claims_returned.fetch_add(1, Ordering::AcqRel);

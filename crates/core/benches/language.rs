@@ -4,7 +4,7 @@ use automation_core::cron::Cron;
 use automation_core::expr::{Budget, Expr, Scope};
 use automation_core::template::SqlTemplate;
 use automation_core::topic::TopicIndex;
-use automation_core::value::{Image, Timestamp, Value};
+use automation_core::value::{Image, Timestamp, Unreadable, Value};
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::borrow::Cow;
 use std::hint::black_box;
@@ -21,12 +21,12 @@ struct Rows {
 }
 
 impl Scope for Rows {
-    fn root(&self, name: &str) -> Option<&Value> {
-        match name {
+    fn root(&self, name: &str) -> Result<Option<&Value>, Unreadable> {
+        Ok(match name {
             "new" => Some(&self.new),
             "old" => Some(&self.old),
             _ => None,
-        }
+        })
     }
 
     fn now(&self) -> Timestamp {
@@ -41,16 +41,19 @@ struct Captured<'a> {
 }
 
 impl Scope for Captured<'_> {
-    fn root(&self, name: &str) -> Option<&Value> {
-        (name == "new").then(|| self.new.whole())
+    fn root(&self, name: &str) -> Result<Option<&Value>, Unreadable> {
+        if name == "new" { self.new.whole().map(Some) } else { Ok(None) }
     }
 
-    fn member(&self, root: &str, name: &str) -> Option<Cow<'_, Value>> {
-        match root {
-            "new" => Some(self.new.member(name).unwrap_or_default()),
-            "old" => Some(self.changed.member(name).or_else(|| self.new.member(name)).unwrap_or_default()),
+    fn member(&self, root: &str, name: &str) -> Result<Option<Cow<'_, Value>>, Unreadable> {
+        Ok(match root {
+            "new" => Some(self.new.member(name)?.unwrap_or_default()),
+            "old" => match self.changed.member(name)? {
+                Some(value) => Some(value),
+                None => Some(self.new.member(name)?.unwrap_or_default()),
+            },
             _ => None,
-        }
+        })
     }
 
     fn now(&self) -> Timestamp {

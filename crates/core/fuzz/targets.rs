@@ -61,7 +61,7 @@ pub fn eval(text: &str) {
 struct Later(FixedScope);
 
 impl Scope for Later {
-    fn root(&self, name: &str) -> Option<&Value> {
+    fn root(&self, name: &str) -> Result<Option<&Value>, automation_core::value::Unreadable> {
         self.0.root(name)
     }
 

@@ -27,7 +27,7 @@ impl Condition {
             Condition::Constant(value) => refusal(value.to_string(), String::new()),
             Condition::Expr(expr) => expr::refusal(expr, scope, budget),
             Condition::Pointer(filter) => {
-                let payload = expr::root_of(scope, "payload");
+                let payload = expr::root_of(scope, "payload")?;
                 match filter.clauses().iter().find(|clause| !clause.matches(payload)) {
                     Some(clause) => refusal(
                         format!("{} {} {}", clause.pointer, clause.operator.name(), clause.operand.to_json()),
@@ -73,7 +73,7 @@ impl Condition {
             }
             Condition::Time(window) => refusal(window.describe(), format!("it is {}", window.current(scope.now()))),
             Condition::Trigger(ids) => {
-                let id = scope.root("trigger").and_then(|t| t.get("id")).map_or("null".to_owned(), |id| id.to_json());
+                let id = scope.root("trigger")?.and_then(|t| t.get("id")).map_or("null".to_owned(), |id| id.to_json());
                 refusal(format!("the trigger is {}", ids.join(" or ")), format!("it is {id}"))
             }
         }

@@ -138,7 +138,7 @@ impl Condition {
             Condition::Expr(expr) => expr.holds(scope, budget),
             Condition::Pointer(filter) => {
                 budget.charge_steps(filter.clauses().len(), &(0..0)).map_err(|e| *e)?;
-                Ok(filter.matches(crate::expr::root_of(scope, "payload")))
+                Ok(filter.matches(crate::expr::root_of(scope, "payload")?))
             }
             Condition::And(all) => {
                 for condition in all {
@@ -154,7 +154,7 @@ impl Condition {
             Condition::Numeric(numeric) => numeric.holds(scope, budget),
             Condition::Time(window) => Ok(window.contains(scope.now())),
             Condition::Trigger(ids) => {
-                let id = scope.root("trigger").and_then(|t| t.get("id")).and_then(Value::to_text);
+                let id = scope.root("trigger")?.and_then(|t| t.get("id")).and_then(Value::to_text);
                 Ok(id.is_some_and(|id| ids.contains(&id)))
             }
         }

@@ -5,7 +5,7 @@ use super::error::{ExprError, ExprErrorKind};
 use super::functions::Context;
 use super::ops::{self, Fault};
 use super::scope::{Budget, Scope, exceeded};
-use crate::value::Value;
+use crate::value::{Unreadable, Value};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
@@ -34,7 +34,7 @@ fn step<'a>(node: &'a Node, scope: &'a dyn Scope, budget: &mut Budget) -> Evalua
     }
     Ok(match &node.kind {
         Kind::Literal(value) => Cow::Borrowed(value),
-        Kind::Root(name) => Cow::Borrowed(root(scope, name)),
+        Kind::Root(name) => Cow::Borrowed(root(scope, name).map_err(|error| unreadable(error, node))?),
         Kind::State(read) => Cow::Owned(state(read, node, scope, budget)?),
         Kind::Path(base, steps) => return path(base, steps, scope, budget),
         Kind::And(nodes) => Cow::Owned(Value::Bool(all_hold(nodes, scope, budget)?)),
@@ -191,22 +191,28 @@ fn not_boolean(value: &Value, node: &Node) -> Box<ExprError> {
 
 /// A root by its name; where only the event is given, the rows and the payload are read from it.
 #[inline]
-pub fn root<'a>(scope: &'a dyn Scope, name: &str) -> &'a Value {
-    match scope.root(name) {
-        Some(value) => value,
-        None => other_spelling(scope, name).unwrap_or(&NULL),
+pub fn root<'a>(scope: &'a dyn Scope, name: &str) -> Result<&'a Value, Unreadable> {
+    match scope.root(name)? {
+        Some(value) => Ok(value),
+        None => Ok(other_spelling(scope, name)?.unwrap_or(&NULL)),
     }
 }
 
 #[cold]
-fn other_spelling<'a>(scope: &'a dyn Scope, name: &str) -> Option<&'a Value> {
+fn other_spelling<'a>(scope: &'a dyn Scope, name: &str) -> Result<Option<&'a Value>, Unreadable> {
+    let within = |root: &str, name: &str| Ok(scope.root(root)?.and_then(|value| value.get(name)));
     match name {
-        "new" => scope.root("next").or_else(|| scope.root("event")?.get("next")),
-        "old" => scope.root("prev").or_else(|| scope.root("event")?.get("prev")),
-        "payload" => scope.root("event")?.get("payload"),
-        "event" => scope.root("ctx")?.get("input"),
-        _ => None,
+        "new" => Ok(scope.root("next")?.or(within("event", "next")?)),
+        "old" => Ok(scope.root("prev")?.or(within("event", "prev")?)),
+        "payload" => within("event", "payload"),
+        "event" => within("ctx", "input"),
+        _ => Ok(None),
     }
+}
+
+#[cold]
+fn unreadable(error: Unreadable, node: &Node) -> Box<ExprError> {
+    Box::new(error.at(node.span.range()))
 }
 
 fn state(read: &StateRead, node: &Node, scope: &dyn Scope, budget: &mut Budget) -> Fallible<Value> {
@@ -230,14 +236,16 @@ fn path<'a>(base: &'a Node, steps: &'a [Access], scope: &'a dyn Scope, budget: &
     }
     let mut rest = steps;
     let mut value = match (&base.kind, steps) {
-        (Kind::Root(name), [Access::Member(first, _), after @ ..]) => match scope.member(name, first) {
-            Some(value) => {
-                rest = after;
-                value
+        (Kind::Root(name), [Access::Member(first, _), after @ ..]) => {
+            match scope.member(name, first).map_err(|error| unreadable(error, base))? {
+                Some(value) => {
+                    rest = after;
+                    value
+                }
+                None => Cow::Borrowed(root(scope, name).map_err(|error| unreadable(error, base))?),
             }
-            None => Cow::Borrowed(root(scope, name)),
-        },
-        (Kind::Root(name), _) => Cow::Borrowed(root(scope, name)),
+        }
+        (Kind::Root(name), _) => Cow::Borrowed(root(scope, name).map_err(|error| unreadable(error, base))?),
         _ => eval(base, scope, budget)?,
     };
     for access in rest {

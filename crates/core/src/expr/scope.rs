@@ -1,19 +1,20 @@
 //! What an expression can see, and how much it may spend.
 
 use super::error::{ExprError, ExprErrorKind};
-use crate::value::{Timestamp, Value};
+use crate::value::{Timestamp, Unreadable, Value};
 use std::borrow::Cow;
 use std::ops::Range;
 
 /// What an expression can see while it is evaluated.
 pub trait Scope {
-    /// The value of a root: `new`, `old`, `event`, `payload`, `vars`, `steps`, ...
-    fn root(&self, name: &str) -> Option<&Value>;
+    /// The value of a root: `new`, `old`, `event`, `payload`, `vars`, `steps`, ... An error if it is there and cannot be
+    /// read: an expression must not take that for null.
+    fn root(&self, name: &str) -> Result<Option<&Value>, Unreadable>;
 
     /// One member of a root, where it can be had without the whole; `None` if the root itself must be asked.
-    fn member(&self, root: &str, name: &str) -> Option<Cow<'_, Value>> {
+    fn member(&self, root: &str, name: &str) -> Result<Option<Cow<'_, Value>>, Unreadable> {
         let _ = (root, name);
-        None
+        Ok(None)
     }
 
     /// The current state of an entity, null if there is none. Called once per use; the implementor remembers.
@@ -48,8 +49,8 @@ impl FixedScope {
 }
 
 impl Scope for FixedScope {
-    fn root(&self, name: &str) -> Option<&Value> {
-        self.roots.get(name)
+    fn root(&self, name: &str) -> Result<Option<&Value>, Unreadable> {
+        Ok(self.roots.get(name))
     }
 
     fn state(&self, kind: &str, id: &str) -> Result<Value, ExprError> {

@@ -46,11 +46,11 @@ struct Ahead<'a> {
 }
 
 impl Scope for Ahead<'_> {
-    fn root(&self, name: &str) -> Option<&Value> {
+    fn root(&self, name: &str) -> Result<Option<&Value>, crate::value::Unreadable> {
         self.scope.root(name)
     }
 
-    fn member(&self, root: &str, name: &str) -> Option<std::borrow::Cow<'_, Value>> {
+    fn member(&self, root: &str, name: &str) -> Result<Option<std::borrow::Cow<'_, Value>>, crate::value::Unreadable> {
         self.scope.member(root, name)
     }
 

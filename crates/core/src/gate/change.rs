@@ -2,7 +2,7 @@
 
 use super::{Code, Reason, clause};
 use crate::definition::On;
-use crate::expr::{Budget, Scope, root_of};
+use crate::expr::{Budget, ExprError, Scope, root_of};
 use crate::program::{Change, Trigger};
 
 /// What a trigger must know of an event beside what expressions see of it.
@@ -53,7 +53,10 @@ pub fn config(
     }
     match &trigger.change {
         Change::Any => Ok(()),
-        Change::State(transition) => transition.verdict(root_of(scope, "old"), root_of(scope, "new")),
+        Change::State(transition) => match (root_of(scope, "old"), root_of(scope, "new")) {
+            (Ok(old), Ok(new)) => transition.verdict(old, new),
+            (Err(_), _) | (_, Err(_)) => Err(Code::ValueError),
+        },
         Change::Numeric(range) => range.verdict(scope, budget, armed).map_err(|(code, _)| code),
     }
 }
@@ -87,7 +90,12 @@ pub fn matches(
     let told = match (code, &trigger.change) {
         (Code::FilterFalse | Code::FilterError, _) => clause::filter(trigger.filter.as_ref(), scope, budget),
         (Code::Disabled | Code::OtherEntity | Code::ColumnsUnchanged, _) => Err(shape(trigger, event, code)),
-        (_, Change::State(transition)) => transition.fires(root_of(scope, "old"), root_of(scope, "new")),
+        (_, Change::State(transition)) => match (root_of(scope, "old"), root_of(scope, "new")) {
+            (Ok(old), Ok(new)) => transition.fires(old, new),
+            (Err(error), _) | (_, Err(error)) => {
+                Err(Reason::new(code, "the change can be read", ExprError::from(error).message))
+            }
+        },
         (_, Change::Numeric(range)) => range.fires(scope, budget, armed),
         (_, Change::Any) => Ok(()),
     };

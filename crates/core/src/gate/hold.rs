@@ -11,7 +11,7 @@ use crate::condition::Condition;
 use crate::definition::{MAX_HOLD, in_words, micros};
 use crate::expr::{Budget, ExprError, Scope, root_of};
 use crate::program::{Change, Hold, Trigger};
-use crate::value::{Timestamp, Value};
+use crate::value::{Timestamp, Unreadable, Value};
 
 /// What is stored while the time runs.
 #[derive(Clone, Debug)]
@@ -153,7 +153,8 @@ fn changed() -> Reason {
 
 /// Is what armed it still so?
 fn still_holds(trigger: &Trigger, armed: &Armed, scope: &dyn Scope, budget: &mut Budget) -> Result<(), Reason> {
-    let now = root_of(scope, "new");
+    let now = root_of(scope, "new")
+        .map_err(|error| Reason::new(Code::HoldBroken, "the entity can be read", ExprError::from(error).message))?;
     if trigger.is_change() && armed.new.is_null() != now.is_null() {
         let (clause, found) = match now.is_null() {
             true => ("the entity stays", "it is gone"),
@@ -178,9 +179,9 @@ struct Since<'a> {
 }
 
 impl Scope for Since<'_> {
-    fn root(&self, name: &str) -> Option<&Value> {
+    fn root(&self, name: &str) -> Result<Option<&Value>, Unreadable> {
         match name {
-            "old" | "prev" => Some(&self.armed.old),
+            "old" | "prev" => Ok(Some(&self.armed.old)),
             _ => self.now.root(name),
         }
     }

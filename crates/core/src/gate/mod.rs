@@ -103,7 +103,7 @@ pub enum Code {
     Outside,
     /// The number was inside before.
     NotCrossed,
-    /// The number could not be worked out.
+    /// The number, or the row that it stands in, could not be worked out.
     ValueError,
     /// The filter does not hold.
     FilterFalse,

@@ -9,7 +9,7 @@ use super::{Code, Reason};
 use crate::condition::member;
 use crate::expr::{Budget, Expr, ExprError, Scope};
 use crate::program::{Measure, Range};
-use crate::value::{Number, Timestamp, Value};
+use crate::value::{Number, Timestamp, Unreadable, Value};
 
 /// Where a number lies.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,9 +32,11 @@ impl Range {
             Side::Inside(_) if self.level => return Ok(()),
             Side::Inside(_) => {}
         }
-        if before(scope).is_null() {
+        match before(scope) {
             // null is never inside: it says that there was nothing
-            return Err((Code::NotCrossed, Side::Inside(Value::Null)));
+            Ok(Value::Null) => return Err((Code::NotCrossed, Side::Inside(Value::Null))),
+            Ok(_) => {}
+            Err(error) => return Err((Code::ValueError, Side::Unknown(ExprError::from(error).message))),
         }
         match self.side(&Before(scope), budget) {
             Side::Outside(_) => Ok(()),
@@ -68,7 +70,7 @@ impl Range {
             return None;
         }
         Some(match self.side(&Before(scope), budget) {
-            _ if before(scope).is_null() => false,
+            _ if matches!(before(scope), Ok(Value::Null)) => false,
             Side::Outside(_) => true,
             Side::Inside(_) => false,
             Side::Unknown(_) => armed.unwrap_or(false),
@@ -77,7 +79,9 @@ impl Range {
 
     /// Could the number of the entity as it was not be worked out? Then whether it was outside is only to be remembered.
     pub fn asks_memory(&self, scope: &dyn Scope, budget: &mut Budget) -> bool {
-        !self.level && !before(scope).is_null() && matches!(self.side(&Before(scope), budget), Side::Unknown(_))
+        !self.level
+            && !matches!(before(scope), Ok(Value::Null))
+            && matches!(self.side(&Before(scope), budget), Side::Unknown(_))
     }
 
     /// Is the number still inside? What cannot be worked out is not.
@@ -97,7 +101,7 @@ impl Range {
 
     fn try_side(&self, scope: &dyn Scope, budget: &mut Budget) -> Result<Side, ExprError> {
         let value = match &self.value {
-            Measure::Field(field) => member(crate::expr::root_of(scope, "new"), field).clone(),
+            Measure::Field(field) => member(crate::expr::root_of(scope, "new")?, field).clone(),
             Measure::Expr(expr) => expr.eval(scope, budget)?,
         };
         let Some(number) = value.as_number() else { return Ok(Side::Outside(value)) };
@@ -128,7 +132,7 @@ fn limit(expr: &Expr, scope: &dyn Scope, budget: &mut Budget) -> Result<Option<N
     Ok(expr.eval(scope, budget)?.as_number())
 }
 
-fn before(scope: &dyn Scope) -> &Value {
+fn before(scope: &dyn Scope) -> Result<&Value, Unreadable> {
     crate::expr::root_of(scope, "old")
 }
 
@@ -137,7 +141,7 @@ fn before(scope: &dyn Scope) -> &Value {
 struct Before<'a>(&'a dyn Scope);
 
 impl Scope for Before<'_> {
-    fn root(&self, name: &str) -> Option<&Value> {
+    fn root(&self, name: &str) -> Result<Option<&Value>, Unreadable> {
         match name {
             "new" | "next" | "payload" => self.0.root("old"),
             _ => self.0.root(name),

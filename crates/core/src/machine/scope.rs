@@ -2,7 +2,7 @@
 
 use super::state::{Frame, State, Thread};
 use crate::expr::{ExprError, Scope};
-use crate::value::{Timestamp, Value};
+use crate::value::{Timestamp, Unreadable, Value};
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -41,20 +41,17 @@ impl<'a> ThreadScope<'a> {
 }
 
 impl Scope for ThreadScope<'_> {
-    fn root(&self, name: &str) -> Option<&Value> {
+    fn root(&self, name: &str) -> Result<Option<&Value>, Unreadable> {
         match name {
-            "vars" => Some(&self.thread.vars.0),
-            "steps" => Some(self.steps.get_or_init(|| {
+            "vars" => Ok(Some(&self.thread.vars.0)),
+            "steps" => Ok(Some(self.steps.get_or_init(|| {
                 let results = self.state.results.iter();
                 Value::object(results.map(|(id, result)| (Arc::from(id.as_str()), result.0.clone())).collect())
-            })),
-            "wait" => Some(&self.thread.wait_result.0),
-            "repeat" => {
-                let frame = self.innermost_loop()?;
-                Some(self.repeat.get_or_init(|| repeat(frame)))
-            }
-            "item" => self.state.item.as_ref().map(|item| &item.0),
-            "error" => self.state.failing.as_ref().map(|failing| &failing.error.0),
+            }))),
+            "wait" => Ok(Some(&self.thread.wait_result.0)),
+            "repeat" => Ok(self.innermost_loop().map(|frame| self.repeat.get_or_init(|| repeat(frame)))),
+            "item" => Ok(self.state.item.as_ref().map(|item| &item.0)),
+            "error" => Ok(self.state.failing.as_ref().map(|failing| &failing.error.0)),
             _ => self.world.root(name),
         }
     }
@@ -63,9 +60,9 @@ impl Scope for ThreadScope<'_> {
         self.world.state(kind, id)
     }
 
-    fn member(&self, root: &str, name: &str) -> Option<Cow<'_, Value>> {
+    fn member(&self, root: &str, name: &str) -> Result<Option<Cow<'_, Value>>, Unreadable> {
         match root {
-            "vars" | "steps" | "wait" | "repeat" | "item" | "error" => None,
+            "vars" | "steps" | "wait" | "repeat" | "item" | "error" => Ok(None),
             _ => self.world.member(root, name),
         }
     }

@@ -1,7 +1,7 @@
 //! Waiting: how it begins, what ends it.
 
 use super::{Machine, Record, ThreadScope, Wait, WaitFor, error, fault};
-use crate::expr::{Budget, References, Scope};
+use crate::expr::{Budget, ExprError, References, Scope};
 use crate::program::{Action, Delay, Op, length};
 use crate::template::Template;
 use crate::topic;
@@ -169,7 +169,14 @@ impl Machine<'_> {
             }
             (WaitFor::Until, _) => self.look(place, &wait, over, world),
             (WaitFor::Event { .. }, Cause::Event) if self.event_matches(place, &wait, world) => {
-                let event = world.root("event").cloned().unwrap_or_default();
+                let event = match world.root("event") {
+                    Ok(event) => event.cloned().unwrap_or_default(),
+                    // Without its event the wait would go on with null.
+                    Err(error) => {
+                        self.warnings.push((wait.step, ExprError::from(error).message));
+                        return Woke::NotYet;
+                    }
+                };
                 let result = with(waited(true, wait.due.map(|due| due - now)), "event", event);
                 self.resolved(place, wait.step, Some(wait.since), result);
                 Woke::Moved

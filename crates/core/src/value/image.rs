@@ -2,11 +2,16 @@
 //!
 //! A filter looks at two or three columns of a row that may have fifty. Reading a single member means walking over the
 //! text before it, without making anything of it. Whoever asks often gets the whole row, read once.
+//!
+//! A text that cannot be read is an error for every expression that asks for it. As null, it would meet `is null` and
+//! miss every comparison, and a writer who finds such a text could hide a row from a filter.
 
 use super::Value;
 use super::json;
+use crate::expr::{ExprError, ExprErrorKind};
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
+use std::ops::Range;
 
 /// After this many single members the row is read as a whole: the walks would cost more.
 const PATIENCE: u8 = 4;
@@ -15,7 +20,26 @@ const PATIENCE: u8 = 4;
 pub struct Image<'a> {
     text: Option<&'a str>,
     asked: Cell<u8>,
-    whole: OnceCell<Value>,
+    whole: OnceCell<Result<Value, Unreadable>>,
+}
+
+/// Why an image cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreadable(json::JsonError);
+
+impl Unreadable {
+    /// The error of the expression that asked for the image.
+    pub fn at(self, span: Range<usize>) -> ExprError {
+        let message = format!("the recorded row or payload cannot be read: {}", self.0.message);
+        ExprError::new(ExprErrorKind::InvalidValue, span, message)
+            .with_detail(format!("Its JSON is wrong or goes beyond a limit at byte {}.", self.0.at))
+    }
+}
+
+impl From<Unreadable> for ExprError {
+    fn from(error: Unreadable) -> ExprError {
+        error.at(0..0)
+    }
 }
 
 impl<'a> Image<'a> {
@@ -24,25 +48,27 @@ impl<'a> Image<'a> {
         Image { text, asked: Cell::new(0), whole: OnceCell::new() }
     }
 
-    /// All of it; null if it is no JSON.
-    pub fn whole(&self) -> &Value {
-        self.whole.get_or_init(|| self.text.map(|text| Value::from_json(text).unwrap_or_default()).unwrap_or_default())
+    /// All of it.
+    pub fn whole(&self) -> Result<&Value, Unreadable> {
+        let read = || self.text.map_or(Ok(Value::Null), |text| json::parse(text).map_err(Unreadable));
+        self.whole.get_or_init(read).as_ref().map_err(|error| *error)
     }
 
     /// One member of the object; `None` if it has no such member.
-    pub fn member(&self, name: &str) -> Option<Cow<'_, Value>> {
+    pub fn member(&self, name: &str) -> Result<Option<Cow<'_, Value>>, Unreadable> {
         if self.whole.get().is_none() && self.asked.get() < PATIENCE {
             self.asked.set(self.asked.get() + 1);
-            match json::member(self.text?, name) {
-                json::Member::Found(value) => return Some(Cow::Owned(value)),
-                json::Member::Missing => return None,
+            let Some(text) = self.text else { return Ok(None) };
+            match json::member(text, name) {
+                json::Member::Found(value) => return Ok(Some(Cow::Owned(value))),
+                json::Member::Missing => return Ok(None),
                 json::Member::Unclear => {}
             }
         }
-        match self.whole() {
+        Ok(match self.whole()? {
             Value::Object(object) => object.get(name).map(Cow::Borrowed),
             _ => None,
-        }
+        })
     }
 }
 
@@ -51,7 +77,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str, name: &str) -> Option<String> {
-        Image::new(Some(text)).member(name).map(|value| value.to_json())
+        Image::new(Some(text)).member(name).unwrap().map(|value| value.to_json())
     }
 
     #[test]
@@ -70,19 +96,37 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_has_no_members() {
-        for text in ["", "{", "{\"a\"", "{\"a\":", "{\"a\": }", "{\"b\": [, \"a\": 1}", "{\"a\": 01}"] {
-            assert_eq!(read(text, "a"), None, "{text}");
+    fn what_is_no_json_is_an_error_and_never_null() {
+        for text in ["{", "{\"a\"", "{\"a\":", "{\"a\": }", "{\"b\": [, \"a\": 1}", "{\"a\": 01}"] {
+            assert!(Image::new(Some(text)).member("a").is_err(), "{text}");
+            assert!(Image::new(Some(text)).whole().is_err(), "{text}");
         }
+        assert!(Image::new(Some("")).whole().is_err());
+    }
+
+    #[test]
+    fn a_value_beyond_the_limits_is_an_error_however_often_and_whatever_is_asked() {
+        let row = format!(r#"{{"a": 1, "deep": {}{}, "b": 2}}"#, "[".repeat(300), "]".repeat(300));
+        let image = Image::new(Some(&row));
+        // a member on the way to which the value is only walked over can still be had
+        assert_eq!(image.member("a").unwrap().map(|value| value.to_json()).as_deref(), Some("1"));
+        assert_eq!(image.member("b").unwrap().map(|value| value.to_json()).as_deref(), Some("2"));
+        assert!(image.member("deep").is_err());
+        for _ in 0..=PATIENCE {
+            assert!(image.member("a").is_err());
+        }
+        let error = image.whole().unwrap_err().at(3..4);
+        assert!(error.message.ends_with("cannot be read: nested too deeply"), "{error}");
+        assert_eq!(error.span, 3..4);
     }
 
     #[test]
     fn asking_often_reads_the_whole_once() {
         let image = Image::new(Some(r#"{"a": 1, "b": 2}"#));
         for _ in 0..PATIENCE {
-            assert!(matches!(image.member("a"), Some(Cow::Owned(_))));
+            assert!(matches!(image.member("a"), Ok(Some(Cow::Owned(_)))));
         }
-        assert!(matches!(image.member("b"), Some(Cow::Borrowed(_))));
-        assert!(Image::new(None).member("a").is_none());
+        assert!(matches!(image.member("b"), Ok(Some(Cow::Borrowed(_)))));
+        assert!(matches!(Image::new(None).member("a"), Ok(None)));
     }
 }

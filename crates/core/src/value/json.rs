@@ -8,10 +8,40 @@ use super::{Number, Object, Value};
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// Postgres itself allows more, but nobody nests rows this deep and our stack is shared with the server.
+/// Postgres itself allows more, but no application nests rows this deep and our stack is shared with the server.
 const MAX_DEPTH: usize = 256;
 
+/// Most lists and objects inside each other in a value that an event carries. Well below `MAX_DEPTH` and the 127 levels of
+/// serde_json, because events, results and the state of a run put values into further lists and objects, and all of it
+/// must be readable.
+pub const MAX_LEVELS: usize = 100;
+
+/// How many lists and objects stand inside each other in a JSON text, without reading it: 0 for `1`, 2 for `[[1]]`.
+pub fn levels(text: &[u8]) -> usize {
+    let (mut at, mut level, mut most) = (0, 0_usize, 0);
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'"' => match after_string(text, at) {
+                Some(next) => {
+                    at = next;
+                    continue;
+                }
+                None => break,
+            },
+            b'{' | b'[' => {
+                level += 1;
+                most = most.max(level);
+            }
+            b'}' | b']' => level = level.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    most
+}
+
 /// Why a text is not JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JsonError {
     /// Byte offset of the mistake.
     pub at: usize,
@@ -431,6 +461,31 @@ pub fn write_string(text: &str, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::super::Value;
+    use super::{MAX_DEPTH, MAX_LEVELS, levels};
+
+    #[test]
+    fn levels_are_counted_outside_of_strings() {
+        for (text, expected) in [
+            ("1", 0),
+            ("\"[[{\"", 0),
+            ("[]", 1),
+            ("[[1], [[2]]]", 3),
+            (r#"{"a[": "\"[", "b": {"c\\": []}}"#, 3),
+            ("", 0),
+            ("\"unfinished [", 0),
+        ] {
+            assert_eq!(levels(text.as_bytes()), expected, "{text}");
+        }
+        assert_eq!(levels(format!("{}{}", "[".repeat(300), "]".repeat(300)).as_bytes()), 300);
+    }
+
+    #[test]
+    fn what_an_event_may_carry_can_be_read_with_much_around_it() {
+        let deepest = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(Value::from_json(&deepest(MAX_LEVELS + 100)).is_ok());
+        assert!(Value::from_json(&deepest(MAX_DEPTH + 1)).is_ok());
+        assert!(Value::from_json(&deepest(MAX_DEPTH + 2)).is_err());
+    }
 
     #[test]
     fn a_key_seen_before_is_not_mistaken_for_the_beginning_of_another() {

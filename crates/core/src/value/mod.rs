@@ -14,7 +14,8 @@ mod time;
 
 pub use duration::Duration;
 pub(crate) use duration::unit_of;
-pub use image::Image;
+pub use image::{Image, Unreadable};
+pub use json::{MAX_LEVELS, levels};
 pub(crate) use json::{unescape as unescape_json, write_string as write_json_string};
 pub use number::Number;
 pub use object::Object;

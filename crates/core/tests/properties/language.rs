@@ -26,8 +26,8 @@ impl World {
 }
 
 impl Scope for World {
-    fn root(&self, name: &str) -> Option<&Value> {
-        self.roots.get(name)
+    fn root(&self, name: &str) -> Result<Option<&Value>, automation_core::value::Unreadable> {
+        Ok(self.roots.get(name))
     }
 
     fn state(&self, kind: &str, id: &str) -> Result<Value, ExprError> {

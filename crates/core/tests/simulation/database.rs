@@ -223,13 +223,13 @@ pub struct World {
 }
 
 impl automation_core::expr::Scope for World {
-    fn root(&self, name: &str) -> Option<&Value> {
-        match name {
+    fn root(&self, name: &str) -> Result<Option<&Value>, automation_core::value::Unreadable> {
+        Ok(match name {
             "run" => Some(&self.run),
             "event" => self.event.as_ref(),
             "payload" => self.event.as_ref().and_then(|event| event.get("payload")),
             _ => None,
-        }
+        })
     }
 
     fn state(&self, kind: &str, id: &str) -> Result<Value, automation_core::expr::ExprError> {

@@ -17,6 +17,7 @@ use crate::gucs;
 use crate::pg::append::next_id;
 use crate::pg::catch::PgError;
 use crate::pg::clock;
+use crate::pg::encode::LeftOut;
 use crate::pg::query_pages::{self, PageRow};
 use crate::pg::session::{self, StatementTimeout};
 use crate::pg::settings::Pinned;
@@ -31,6 +32,9 @@ use crate::store::kinds::{self, Kind};
 const MOST_ROWS: i64 = 5000;
 /// Rows that are read at the same time.
 const PAGE: i64 = 500;
+
+/// Kept instead of a row, which is always an object, that is nested too deeply. Nothing is kept of one that is too large.
+const TOO_DEEP: &[u8] = b"null";
 
 /// Runs the query of a job, as whoever is current, and keeps what it gives. Returns how many rows that are.
 pub fn read(job: &Job, is_worker: bool) -> Result<i64, PgError> {
@@ -53,7 +57,12 @@ pub fn read(job: &Job, is_worker: bool) -> Result<i64, PgError> {
             .into_iter()
             .map(|row| {
                 total += 1;
-                Item { no: total, run_id: next_id("run_id_seq"), data: row.ok() }
+                let data = match row {
+                    Ok(row) => Some(row),
+                    Err(LeftOut::TooDeep) => Some(TOO_DEEP.to_vec()),
+                    Err(LeftOut::TooLarge) => None,
+                };
+                Item { no: total, run_id: next_id("run_id_seq"), data }
             })
             .collect();
         bulk::add_items(job.id, &items);
@@ -198,17 +207,21 @@ impl Orders {
 
     /// Why a row gets no run: what routing would say of the event.
     fn refusal(&self, item: &Item, event: &Event) -> Option<(&'static str, Option<String>)> {
-        if item.data.is_none() {
-            let limit = gucs::max_value_bytes() / 1024;
+        let limit = gucs::max_value_bytes() / 1024;
+        let too_large = ("is too large", format!("It is larger than automation_engine.max_value_size, {limit} kB."));
+        let too_deep = ("is nested too deeply", format!("A value in it has more than {MAX_LEVELS} levels."));
+        let not_kept = match item.data.as_deref() {
+            None => Some(too_large),
+            Some(TOO_DEEP) => Some(too_deep),
+            Some(_) => None,
+        };
+        if let Some((what, detail)) = not_kept {
             let error = PgError {
-                detail: Some(format!(
-                    "It is larger than automation_engine.max_value_size, {limit} kB, or a value in it has more than \
-                     {MAX_LEVELS} levels."
-                )),
+                detail: Some(detail),
                 hint: Some(
                     "Let the query give the key and the columns that are needed, and the steps read the rest.".into(),
                 ),
-                ..PgError::new("54000", format!("row {} is too large", item.no))
+                ..PgError::new("54000", format!("row {} {what}", item.no))
             };
             return Some(("failed", Some(error_json(&error, None))));
         }

@@ -42,14 +42,15 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON watched, plain, v_watched, v_plain TO ap
 CREATE TABLE ruled (a int);
 CREATE RULE r AS ON INSERT TO ruled DO ALSO SELECT tabowner.note('rule');
 RESET SESSION AUTHORIZATION;
+RESET search_path;
 SELECT automation.watch_table('tabowner.watched');
 -- an operator class of hostile functions needs a superuser; so does an output function
 SET SESSION AUTHORIZATION tabowner;
 SELECT attack.refused($$ CREATE OPERATOR CLASS tabowner.hostile FOR TYPE text USING btree AS OPERATOR 1 pg_catalog.<, FUNCTION 1 tabowner.compare(text, text) $$, '42501');
-CREATE TYPE tabowner.shell;
-SELECT attack.refused($$ CREATE FUNCTION tabowner.shell_out(tabowner.shell) RETURNS cstring LANGUAGE plpgsql AS 'BEGIN RETURN 1; END' $$, '42%');
-SELECT attack.refused($$ CREATE FUNCTION tabowner.shell_out(tabowner.shell) RETURNS cstring LANGUAGE internal AS 'int4out' $$, '42501');
-SELECT attack.refused($$ CREATE TYPE tabowner.shell (INPUT = int4in, OUTPUT = int4out) $$, '42501');
+SELECT attack.refused('CREATE TYPE tabowner.shell', '42501');
+SELECT attack.refused('CREATE TYPE tabowner.shell (INPUT = int4in, OUTPUT = int4out)', '42501');
+SELECT attack.refused('ALTER TYPE pg_catalog.int4 SET (SEND = int4send)', '42501');
+SELECT attack.refused('DROP FUNCTION pg_catalog.int4out(int)', '42501');
 RESET SESSION AUTHORIZATION;
 
 -- shadows of all that capture might look up by name
@@ -65,6 +66,7 @@ RESET SESSION AUTHORIZATION;
 GRANT USAGE ON SCHEMA shadow TO PUBLIC;
 GRANT TEMPORARY ON DATABASE attack TO app;
 
+TRUNCATE tabowner.canary;
 CREATE TABLE runs_of (t text, who name, what text, times bigint);
 GRANT ALL ON runs_of TO app;
 SET SESSION AUTHORIZATION app;

@@ -5,7 +5,8 @@
 SELECT attack.refused($$ SET automation_engine.max_value_size = '1GB' $$, '%');
 ALTER SYSTEM SET automation_engine.max_value_size = '64MB';
 SELECT pg_reload_conf();
-SELECT attack.wait_for($$ SELECT current_setting('automation_engine.max_value_size') = '64MB' $$);
+-- the next session must begin with it
+\! until [ "$(psql -X -At -d attack -c 'SHOW automation_engine.max_value_size')" = 64MB ]; do :; done
 \c attack postgres
 CREATE TABLE app.big (id int PRIMARY KEY, a text, b text, c text, small text);
 ALTER TABLE app.big OWNER TO app;

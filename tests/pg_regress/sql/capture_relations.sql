@@ -197,6 +197,44 @@ SELECT topic, entity_id FROM heard();
 ALTER TABLE event_log DETACH PARTITION event_log_jp;
 INSERT INTO event_log_jp VALUES (8, 'jp', '2020-01-01', 0, '');
 SELECT topic, entity_id FROM heard();
+-- the owner of a watched table needs no right in the engine to create, attach and detach partitions
+CREATE ROLE regress_relations;
+GRANT USAGE, CREATE ON SCHEMA relations TO regress_relations;
+ALTER TABLE event_log OWNER TO regress_relations;
+SET ROLE regress_relations;
+CREATE TABLE event_log_cn PARTITION OF event_log FOR VALUES IN ('cn');
+CREATE TABLE event_log_kr PARTITION OF event_log FOR VALUES IN ('kr') PARTITION BY RANGE (at);
+CREATE TABLE event_log_kr_1 (LIKE event_log);
+ALTER TABLE event_log_kr ATTACH PARTITION event_log_kr_1 FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');
+INSERT INTO event_log VALUES (20, 'cn', '2020-01-01', 0, ''), (21, 'kr', '2020-01-01', 0, '');
+UPDATE event_log SET region = 'cn' WHERE id = 21;
+CREATE TRIGGER mine AFTER INSERT ON event_log_cn FOR EACH ROW EXECUTE FUNCTION automation_internal.capture_change('{"kind":"x","id":["id"]}');
+\echo :LAST_ERROR_SQLSTATE
+RESET ROLE;
+SELECT topic, entity_id, changed FROM heard();
+-- what is not captured below it is reported
+SELECT item, status, detail FROM automation.status() WHERE item = 'kind entry';
+ALTER TABLE event_log_kr_1 DISABLE TRIGGER "!automation_engine";
+SELECT item, status, detail FROM automation.status() WHERE item = 'kind entry';
+ALTER TABLE event_log_kr_1 ENABLE REPLICA TRIGGER "!automation_engine";
+SELECT item, status, detail FROM automation.status() WHERE item = 'kind entry';
+ALTER TABLE event_log_kr_1 ENABLE TRIGGER "!automation_engine";
+SET ROLE regress_relations;
+ALTER TABLE event_log DETACH PARTITION event_log_cn;
+INSERT INTO event_log_cn VALUES (22, 'cn', '2020-01-01', 0, '');
+RESET ROLE;
+SELECT topic, entity_id FROM heard();
+SELECT item, status, detail FROM automation.status() WHERE item = 'kind entry' OR item LIKE '%event_log_cn%';
+-- a trigger of ours on a table that is not watched, as a superuser could leave behind
+CREATE TRIGGER "!automation_engine" AFTER INSERT ON event_log_cn FOR EACH ROW EXECUTE FUNCTION automation_internal.capture_change('{"kind":"entry","id":["id"]}');
+SELECT item, status, detail FROM automation.status() WHERE item LIKE '%event_log_cn%';
+DROP TABLE event_log_cn, event_log_kr;
+-- outside a trigger the function does nothing
+SELECT automation_internal.capture_change();
+\echo :LAST_ERROR_SQLSTATE
+ALTER TABLE event_log OWNER TO CURRENT_USER;
+DROP OWNED BY regress_relations;
+DROP ROLE regress_relations;
 -- TRUNCATE is one event, however many partitions there are
 TRUNCATE event_log;
 SELECT topic, entity_id FROM heard();

@@ -126,12 +126,50 @@ SELECT check_type('int[]', '{}', '{1,NULL,3}', '{{1,2},{3,4}}', '[5:6]={7,8}');
 SELECT check_type('text[]', '{}', '{NULL,"NULL","a,b","{x}"}');
 SELECT check_type('jsonb[]', '{"{\"a\": 1.10}",NULL}');
 SELECT check_type('timestamptz[]', '{"2020-02-29 23:59:59.999999+05:45",infinity}');
+SELECT check_type('text[]', '{{a,NULL},{"b\"c","d\\\\e"}}', '{{{x}}}');
+SELECT check_type('bool[]', '{t,f,NULL}', '{{t},{f}}');
+SELECT check_type('numeric[]', '{NaN,Infinity,-Infinity,1.10,NULL}', '{1e100,-0.00,123456789012345678901234567890.5}');
+SELECT check_type('float8[]', '{NaN,Infinity,-Infinity,-0,1e21,5e-324,0.1}');
+SELECT check_type('float4[]', '{NaN,Infinity,1e-45,3.4028235e38,16777216}');
+SELECT check_type('date[]', '{infinity,2020-02-29,NULL}');
+SELECT check_type('timestamp[]', '{-infinity,"2020-02-29 23:59:59.999999"}');
+SELECT check_type('json[]', '{"{\"b\": 1, \"a\": [1, 2]}",NULL,"1e5","null"}');
+SELECT check_type('mood[]', '{}', '{sad,NULL,"it''s \"great\""}', '{{ok},{sad}}');
+SELECT check_type('pair[]', '{"(1,x,\"2020-01-01 00:00+00\",sad)",NULL,"(,,,)"}', '{{"(1,a,,)"},{"(2,b,,)"}}');
+SELECT check_type('stamp[]', '{"2020-02-29 23:59:59.999999+05:45",NULL}');
+SELECT check_type('int4range[]', '{"[1,10)",empty,NULL}');
+SELECT check_type('bytea[]', '{"\\\\x00ff",NULL}');
+SELECT check_type('interval[]', '{"1 year 2 mons 3 days 04:05:06.789",NULL}');
+SELECT check_type('int2vector', '', '1 2 3');
+SELECT check_type('oidvector', '', '1 4294967295');
+CREATE DOMAIN list_of_moods AS mood[];
+CREATE DOMAIN one_pair AS pair;
+CREATE DOMAIN one_pair_again AS one_pair;
+CREATE TYPE nest AS ("a ""b" one_pair, list list_of_moods, many pair[], doc jsonb, docs json[], none int[], r int8multirange);
+CREATE TYPE nest_of_nests AS (n nest, ns nest[], f float8, d date);
+SELECT check_type('list_of_moods', '{}', '{sad,NULL}');
+SELECT check_type('one_pair_again', '(1,x,"2020-01-01 00:00+00",sad)', '(,,,)');
+SELECT check_type('one_pair[]', '{"(1,x,,)",NULL}');
+SELECT check_type('nest', '("(1,x,,ok)","{sad,NULL}","{""(2,y,,)"",NULL}","{""k"": [1.10, {}]}","{""[1, 2]"",NULL}",{},"{[1,2)}")', '(,,,,,,)');
+SELECT check_type('nest_of_nests', '("(""(1,x,,ok)"",{},,,,,)","{""(,,,[1],,,)"",NULL}",NaN,infinity)', '(,,,)');
+-- a composite type, and the row type of a table, that has lost a column and got another since values were stored
+CREATE TABLE inner_row (a int, gone text, b mood[]);
+CREATE TABLE outer_row (id int PRIMARY KEY, r inner_row, rs inner_row[]);
+INSERT INTO outer_row VALUES (1, '(1,x,{ok})', ARRAY['(2,y,{sad})'::inner_row, NULL]);
+ALTER TABLE inner_row DROP COLUMN gone;
+ALTER TABLE inner_row ADD COLUMN late date;
+SELECT automation.watch_table('outer_row');
+UPDATE outer_row SET id = 2;
+INSERT INTO outer_row VALUES (3, ROW(3, '{ok}', '2020-02-29')::inner_row, NULL);
+SELECT o.id, e.next = to_jsonb(o) AS same, e.next FROM outer_row AS o JOIN automation.events AS e ON e.kind = 'outer_row' AND e.entity_id = o.id::text AND e.op = 'created' ORDER BY 1;
+SELECT automation.unwatch_table('outer_row');
 
 -- json that jsonb cannot hold does not fail the write; what cannot be kept is replaced
 CREATE TABLE raw (id int PRIMARY KEY, doc json);
 SELECT automation.watch_table('raw');
 INSERT INTO raw VALUES (1, '{"nul": "a\u0000b"}'), (2, '["\ud800"]'), (3, '[1e999999]');
-SELECT entity_id, next FROM automation.events WHERE kind = 'raw' ORDER BY id;
+INSERT INTO raw VALUES (4, ('[0.' || repeat('0', 20000) || '1]')::json);
+SELECT entity_id, left(next::text, 60) AS next FROM automation.events WHERE kind = 'raw' ORDER BY id;
 
 -- generated columns are part of the row, identity and defaults too
 CREATE TABLE made (

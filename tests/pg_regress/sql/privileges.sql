@@ -1,6 +1,6 @@
 -- PUBLIC may nothing; an author sees and moves only what is its own; steps have the owner's rights and no more.
 \set SHOW_CONTEXT never
--- nothing for PUBLIC, in no schema
+-- nothing for PUBLIC, in no schema; but the trigger function, for the owners of partitioned tables that are watched
 SELECT n.nspname, a.privilege_type FROM pg_namespace AS n, aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) AS a
  WHERE n.nspname LIKE 'automation%' AND a.grantee = 0;
 SELECT p.oid::regprocedure FROM pg_proc AS p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a

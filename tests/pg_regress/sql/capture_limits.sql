@@ -64,7 +64,7 @@ SELECT automation.define('deep-state', trigger => automation.on_state('doc', 'b'
 SELECT automation.drain() > 0 AS ran;
 SELECT automation, matched, filtered, filter_errors FROM automation.stat_automations WHERE automation LIKE 'deep-%' ORDER BY 1;
 SELECT code, automation, message, detail FROM automation.log WHERE automation LIKE 'deep-%' ORDER BY automation, code;
-SELECT status, error ->> 'sqlstate' AS sqlstate, error ->> 'message' AS message FROM automation.runs WHERE automation = 'deep-row';
+SELECT status, error FROM automation.runs WHERE automation = 'deep-row';
 SELECT * FROM flagged;
 ROLLBACK;
 

@@ -12,6 +12,7 @@ use crate::router::Swept;
 use crate::store::{
     automations, bulk, dispatches, dwells, egress_rules, endpoints, gates, history, kinds, live, numeric_memory,
     outbox, owners, partitions, router, schedules, secrets, signals, stats, step_stats, subscriptions,
+    topic_grants,
 };
 
 /// How often, in microseconds, the house is kept while there is work at all.
@@ -73,6 +74,7 @@ pub fn keep_house() {
     });
     chore("kinds", kinds::forget_dropped);
     chore("subscriptions", subscriptions::forget_dropped);
+    chore("grants on topics", topic_grants::forget_dropped);
 }
 
 /// Drops runs that their automation does not want to keep. There is no index that would find them, which every run would

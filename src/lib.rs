@@ -14,6 +14,7 @@ mod error;
 mod executor;
 mod failpoint;
 mod gucs;
+mod hearing;
 mod janitor;
 mod loops;
 mod numeric;
@@ -42,7 +43,12 @@ extension_sql_file!("../sql/schema/18_counters.sql", name = "counters", requires
 extension_sql_file!("../sql/schema/19_bulk.sql", name = "bulk", requires = ["tables"]);
 extension_sql_file!("../sql/schema/20_capture.sql", name = "capture", requires = ["tables"]);
 extension_sql_file!("../sql/schema/21_outbox.sql", name = "outbox", requires = ["tables"]);
-extension_sql_file!("../sql/schema/30_views.sql", name = "views", requires = ["tables", "schedules", "holds"]);
+extension_sql_file!("../sql/schema/22_topic_grants.sql", name = "topic_grants", requires = ["tables"]);
+extension_sql_file!(
+    "../sql/schema/30_views.sql",
+    name = "views",
+    requires = ["tables", "schedules", "holds", "topic_grants"]
+);
 extension_sql_file!("../sql/schema/40_builders.sql", name = "builders", requires = ["tables"]);
 extension_sql_file!("../sql/schema/41_webhook.sql", name = "webhook", requires = ["builders", "outbox"]);
 extension_sql_file!("../sql/schema/90_finalize.sql", name = "finalize", finalize);

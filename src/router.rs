@@ -23,6 +23,7 @@ use automation_core::topic::Ears;
 use pgrx::pg_sys;
 
 use crate::failpoint::failpoint;
+use crate::hearing::Privileges;
 use crate::pg::append::next_id;
 use crate::pg::clock::{self, Micros};
 use crate::pg::engine_sql::Row;
@@ -237,6 +238,7 @@ fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, b
         counts: HashMap::new(),
         readers: HashMap::new(),
         refused: HashMap::new(),
+        privileges: Privileges::default(),
         started: Vec::new(),
         tenant_columns: OnceCell::new(),
         holds: Holds::default(),
@@ -248,7 +250,7 @@ fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, b
             // Waits come first: a run that is woken by an event and one that is started by it go in this order.
             plan.dispatches.extend(wakes::of_events(events, &topics, now));
             definitions.held().note(events);
-            subscribers::tell(definitions.subscriptions(), events, &topics);
+            subscribers::tell(definitions.subscriptions(), definitions.hearing(), events, &topics);
             for event in events {
                 match event.op {
                     Op::Started => plan.start(definitions, event),
@@ -281,6 +283,8 @@ struct Plan {
     readers: HashMap<(pg_sys::Oid, pg_sys::Oid), bool>,
     /// Events that a trigger was not asked about, by the reason.
     refused: HashMap<Refused, i64>,
+    /// Which roles have the privileges of which.
+    privileges: Privileges,
     started: Vec<i64>,
     /// The tenant column of each kind that has one.
     tenant_columns: OnceCell<HashMap<String, String>>,

@@ -12,11 +12,22 @@ CREATE TABLE automation_internal.entity_kind (
     columns        text[],
     ignored        text[]      NOT NULL DEFAULT '{}',
     tenant_column  text,
+    -- the role that watched the table, or first gave an entity a state: the kind is its own
     created_by     oid         NOT NULL,
     -- since when its changes are recorded as they are now
-    created_at     timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
+    created_at     timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+    -- the owner of the table when it was watched
+    table_owner    oid
 );
 COMMENT ON TABLE automation_internal.entity_kind IS 'What can change: a watched table (relation) or a kind whose state lives in entity_state.';
+
+-- A name that is free again still belongs to the roles that used it: automations of others may listen to it.
+CREATE TABLE automation_internal.former_kind (
+    kind         text NOT NULL CONSTRAINT former_kind_pkey PRIMARY KEY,
+    created_by   oid  NOT NULL,
+    table_owner  oid
+);
+COMMENT ON TABLE automation_internal.former_kind IS 'Kinds of tables that were dropped or are not watched any more, and whose they were.';
 
 CREATE TABLE automation_internal.entity_state (
     kind        text        NOT NULL REFERENCES automation_internal.entity_kind ON DELETE CASCADE,
@@ -81,14 +92,16 @@ CREATE INDEX event_id_idx ON automation_internal.event (id);
 CREATE INDEX event_xid_id_idx ON automation_internal.event (xid, id) WHERE group_span > 0;
 CREATE TABLE automation_internal.event_default PARTITION OF automation_internal.event DEFAULT;
 
--- Dedup keys of emit(): a second emission with the same key is refused by the index, not by a look-up.
+-- Dedup keys of emit(): a second emission with the same key is refused by the index, not by a look-up. Each role has keys of
+-- its own, so that none can take another's.
 CREATE TABLE automation_internal.event_dedup (
+    role        oid         NOT NULL,
     tenant      text        NOT NULL,
     topic       text        NOT NULL,
     dedup_key   text        NOT NULL,
     event_id    bigint      NOT NULL,
     created_at  timestamptz NOT NULL DEFAULT pg_catalog.now(),
-    CONSTRAINT event_dedup_pkey PRIMARY KEY (tenant, topic, dedup_key)
+    CONSTRAINT event_dedup_pkey PRIMARY KEY (role, tenant, topic, dedup_key)
 );
 CREATE INDEX event_dedup_created_at_idx ON automation_internal.event_dedup (created_at);
 

@@ -193,8 +193,29 @@ SELECT e.id,
        -- Orders to the engine (a start, a signal, the end of a run, a move), whatever table they are about: their payload
        -- is what the role that gave the order has read, a row of its own query for example.
        WHEN e.op IN ('s', 'g', 'r', 'm') THEN pg_catalog.pg_has_role(e.role, 'USAGE')
-       -- Custom events, events of the engine, and changes of kinds without a table.
-       WHEN e.relation IS NULL THEN pg_catalog.pg_has_role(e.role, 'USAGE')
+       -- Changes of a kind without a table: its owner decides which roles read it.
+       WHEN e.relation IS NULL AND e.op IN ('c', 'u', 'd', 't')
+       THEN EXISTS (SELECT FROM automation_internal.entity_kind AS k
+                     WHERE k.kind = e.kind AND k.relation IS NULL
+                       AND (pg_catalog.pg_has_role(k.created_by, 'USAGE')
+                            OR EXISTS (SELECT FROM automation_internal.topic_grant AS g
+                                        WHERE g.may = 'listen'
+                                          AND (g.prefix = '' OR g.prefix = k.kind)
+                                          AND g.of_role IN (0, k.created_by)
+                                          AND pg_catalog.pg_has_role(g.grantee, 'USAGE'))))
+       -- Custom events, by Grants::may_read() of crates/core/src/topic/grants.rs, and events of the engine.
+       WHEN e.relation IS NULL
+       THEN pg_catalog.pg_has_role(e.role, 'USAGE')
+            OR (e.op = 'e'
+                AND NOT e.topic LIKE 'automation.%'
+                AND EXISTS (SELECT FROM automation_internal.topic_grant AS g
+                             WHERE (g.prefix = '' OR g.prefix = e.topic
+                                    OR pg_catalog.starts_with(e.topic, g.prefix || '.'))
+                               AND CASE WHEN g.may = 'listen'
+                                        THEN g.of_role IN (0, e.role) AND pg_catalog.pg_has_role(g.grantee, 'USAGE')
+                                        ELSE g.settled
+                                             AND (g.of_role = 0 OR pg_catalog.pg_has_role(g.of_role, 'USAGE'))
+                                             AND pg_catalog.pg_has_role(e.role, g.grantee, 'USAGE') END))
        -- Changes of a table: SELECT on all of it and USAGE on its schema, as they are now. With row security in force for the
        -- caller, none: no policy can be evaluated for a row as it once was. NULL: the table is gone.
        ELSE COALESCE(pg_catalog.has_table_privilege(e.relation, 'SELECT')
@@ -204,7 +225,7 @@ SELECT e.id,
                            WHERE c.oid = e.relation),
                      pg_catalog.pg_has_role(e.role, 'USAGE')) END
  ORDER BY e.id DESC;
-COMMENT ON VIEW automation.events IS 'What happened, newest first: changes of tables you may read whole, and events and orders of your own roles.';
+COMMENT ON VIEW automation.events IS 'What happened, newest first: changes of tables you may read whole and of kinds you may read, events and orders of your own roles, and events you were granted to hear.';
 COMMENT ON COLUMN automation.events.id IS 'Number of the event; rises in the order of a row''s versions.';
 COMMENT ON COLUMN automation.events.topic IS 'kind.created, kind.updated, kind.deleted, kind.truncated, or the topic it was published with.';
 COMMENT ON COLUMN automation.events.kind IS 'Kind of the entity that changed.';

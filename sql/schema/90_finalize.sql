@@ -144,6 +144,8 @@ COMMENT ON FUNCTION automation.remove_state IS 'Removes an entity without a tabl
 COMMENT ON FUNCTION automation.state IS 'Current state of an entity as expressions see it.';
 COMMENT ON FUNCTION automation.subscribe IS 'Has events whose topic matches a pattern told by NOTIFY on a channel.';
 COMMENT ON FUNCTION automation.unsubscribe IS 'Ends a subscription.';
+COMMENT ON FUNCTION automation.grant_topic IS 'Lets a role start your automations by events it emits on topics under a prefix (emit), or hear those that you emit there (listen).';
+COMMENT ON FUNCTION automation.revoke_topic IS 'Takes back a right that grant_topic() gave.';
 COMMENT ON FUNCTION automation.emit IS 'Publishes an event on a topic of your own; returns its id.';
 COMMENT ON FUNCTION automation.validate IS 'Lists everything that is wrong with a document, without saving it.';
 COMMENT ON FUNCTION automation.document IS 'The document of an automation as it is stored.';

@@ -2,6 +2,7 @@
 use automation_core::check::{self, Names};
 use automation_core::definition::Problem;
 use automation_core::derive::Deriver;
+use automation_core::topic::grants::Right;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -9,6 +10,7 @@ use super::topics;
 use crate::capture::attach;
 use crate::define;
 use crate::error::{EngineError, EngineResult, OrReport};
+use crate::hearing;
 use crate::pg::{identity, names};
 use crate::store::derived_events::{self, StoredRule};
 use crate::store::kinds::{self, Kind};
@@ -54,7 +56,7 @@ fn derive(kind: &str, topic: &str, condition: &str, name: &str) -> EngineResult<
         return Err(EngineError::expression(&format!("condition of derived event \"{name}\""), condition, error));
     }
     if let Some(known) = derived_events::lock(kind, name) {
-        check_creator(&found, &known)?;
+        check_maker(&found, &known)?;
     }
     let saved = derived_events::save(&StoredRule {
         kind: kind.to_owned(),
@@ -78,9 +80,11 @@ fn drop_derived_event(kind: &str, name: &str) -> Result<bool, ErrorReport> {
 
 fn remove(kind: &str, name: &str) -> EngineResult<bool> {
     let found = watched(kind)?;
-    check_rights(&found)?;
-    let Some(known) = derived_events::lock(kind, name) else { return Ok(false) };
-    check_creator(&found, &known)?;
+    let Some(known) = derived_events::lock(kind, name) else {
+        check_rights(&found)?;
+        return Ok(false);
+    };
+    check_maker(&found, &known)?;
     derived_events::remove(kind, name);
     log::audit("event.derivation_dropped", "", &serde_json::json!({ "kind": kind, "name": name }));
     Ok(true)
@@ -100,15 +104,21 @@ fn watched(kind: &str) -> EngineResult<Kind> {
     })
 }
 
-/// Whoever may have the changes of a table recorded may also say what they are called.
+/// A role that may have the changes of a table recorded may also say what they are called; those of a kind without a table,
+/// a role that may read it.
 fn check_rights(kind: &Kind) -> EngineResult<()> {
-    let Some(relation) = kind.relation else { return Ok(()) };
+    let Some(relation) = kind.relation else { return hearing::check_kind(Right::Listen, kind) };
     attach::check_rights(relation, &names::relation_name(relation).unwrap_or_default())
 }
 
-/// A kind without a table has no rights of its own: there a rule belongs to whoever made it.
-fn check_creator(kind: &Kind, rule: &StoredRule) -> EngineResult<()> {
-    if kind.relation.is_some() || identity::has_role(identity::current_user(), rule.created_by) {
+/// A rule is changed and dropped by the role that made it, and by those that the kind belongs to.
+fn check_maker(kind: &Kind, rule: &StoredRule) -> EngineResult<()> {
+    let user = identity::current_user();
+    let is_kinds = match kind.relation {
+        Some(relation) => attach::is_steward(kind, relation),
+        None => identity::has_role(user, kind.owner),
+    };
+    if is_kinds || identity::has_role(user, rule.created_by) {
         return Ok(());
     }
     let creator = names::role_name(rule.created_by).unwrap_or_default();

@@ -1,13 +1,15 @@
 //! Entities and events.
+use automation_core::topic::grants::Right;
 use automation_core::value::Value;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use pgrx::{JsonB, PgRelation};
 
 use super::topics;
-use crate::capture::{attach, read};
+use crate::capture::{attach, naming, read};
 use crate::context;
 use crate::error::{EngineError, EngineResult, OrReport};
+use crate::hearing;
 use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::pg::engine_sql::Arg;
@@ -15,6 +17,7 @@ use crate::pg::identity::current_user;
 use crate::pg::jsonb::Jsonb;
 use crate::store::events::{NewEvent, Op, append_event, claim_dedup, name_dedup};
 use crate::store::kinds::{self, Watched};
+use crate::store::{automations, log};
 
 /// Records every change of a table from now on.
 #[pg_extern]
@@ -131,20 +134,35 @@ fn change_state(
     Ok(record_difference(kind, id, old.as_ref(), new.as_ref()))
 }
 
-/// A kind whose state we keep, registered at its first use.
+/// A kind whose state we keep, which belongs to the role that first gives one of its entities a state.
 fn own_kind(kind: &str) -> EngineResult<()> {
-    match kinds::find(kind) {
-        Some(found) if found.relation.is_none() => Ok(()),
-        Some(_) => Err(EngineError::wrong_object(format!("kind \"{kind}\" is a watched table"))
-            .hint("Change its rows with SQL; the change is recorded by itself.")),
+    let found = match kinds::find(kind) {
+        Some(found) => found,
         None => {
             attach::check_kind_name(kind)?;
-            let watched =
-                Watched { kind, relation: None, id_columns: &[], columns: None, ignored: &[], tenant_column: None };
-            kinds::save(&watched, current_user());
-            Ok(())
+            naming::check(kind, None)?;
+            let watched = Watched {
+                kind,
+                relation: None,
+                table_owner: None,
+                id_columns: &[],
+                columns: None,
+                ignored: &[],
+                tenant_column: None,
+            };
+            if kinds::save(&watched, current_user()) {
+                automations::note_change();
+                log::audit("kind.created", "", &serde_json::json!({ "kind": kind }));
+            }
+            // Another session may have been quicker.
+            kinds::find(kind).ok_or_else(|| EngineError::unknown_kind(kind))?
         }
+    };
+    if found.relation.is_some() {
+        return Err(EngineError::wrong_object(format!("kind \"{kind}\" is a watched table"))
+            .hint("Change its rows with SQL; the change is recorded by itself."));
     }
+    hearing::check_kind(Right::Emit, &found)
 }
 
 /// What a change of state comes to, in the form in which the log keeps it.
@@ -196,6 +214,7 @@ fn record_difference(kind: &str, id: &str, old: Option<&Json>, new: Option<&Json
         changed: (op == Op::Updated).then(|| Arg::texts(&changed).datum()).flatten(),
         prev: (op != Op::Created).then_some(prev.as_bytes()),
         next: (op != Op::Deleted).then_some(next.as_bytes()),
+        role: Some(current_user()),
         ..Default::default()
     }))
 }
@@ -238,6 +257,9 @@ fn emit_event(topic: &str, payload: &Json, dedup_key: Option<&str>, tenant: Opti
         tenant: tenant.map(str::as_bytes),
         dedup_key,
         payload: Some(text.as_bytes()),
+        // The role whose rights emit() has been called with, as for any privilege: a function that runs with its owner's
+        // rights emits as its owner, and cannot emit as its caller.
+        role: Some(current_user()),
         ..Default::default()
     });
     if let Some(key) = dedup_key {

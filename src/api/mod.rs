@@ -14,5 +14,6 @@ mod secrets;
 pub mod start_with_event;
 pub mod steer;
 mod subscriptions;
+mod topic_grants;
 pub mod topics;
 mod waiting_owners;

@@ -69,6 +69,8 @@ const AUTHOR: &[&str] = &[
     "emit",
     "subscribe",
     "unsubscribe",
+    "grant_topic",
+    "revoke_topic",
     "on_created",
     "on_updated",
     "on_deleted",

@@ -2,13 +2,14 @@
 #![allow(unsafe_code)]
 use pgrx::pg_sys;
 
+use super::naming::{self, Name};
 use super::plan::{Watch, live_columns, primary_key};
 use crate::error::{EngineError, EngineResult};
 use crate::pg::engine_sql::run_ddl;
 use crate::pg::{identity, names, raw};
 use crate::store::events::{NewEvent, Op, append_event};
-use crate::store::kinds::{self, Watched};
-use crate::store::wakes;
+use crate::store::kinds::{self, Kind, Watched};
+use crate::store::{automations, log, wakes};
 
 /// Sorts before every name a person gives, so that a row's change is recorded before other triggers of the table can
 /// change the row again.
@@ -60,24 +61,39 @@ pub fn watch(request: Request) -> EngineResult<String> {
             .to_string_lossy()
             .into_owned(),
     };
+    // SAFETY: an open relation.
+    let table_owner = unsafe { (*(*opened.0).rd_rel).relowner };
+    let previous = kinds::find_by_relation(request.relation);
     check_kind(&kind, request.relation)?;
     let watch = resolve_columns(&opened, &table, kind, &request)?;
     drop(opened);
 
-    let previous = kinds::find_by_relation(request.relation);
+    let argument = serde_json::to_string(&watch).map_err(|error| EngineError::bug(error.to_string()))?;
+    let installed = installed_argument(request.relation);
+    if let Some(previous) = &previous {
+        if previous.kind == watch.kind && installed.as_deref() == Some(argument.as_str()) {
+            return Ok(watch.kind);
+        }
+        check_steward(previous, request.relation, &table)?;
+    }
+    if previous.as_ref().is_none_or(|previous| previous.kind != watch.kind) {
+        // The kind of a table that was dropped may not be forgotten yet: it goes on with its own roles, and with them alone.
+        match naming::check(&watch.kind, Some(table_owner))? {
+            Name::GoesOn => kinds::hand_on(&watch.kind, request.relation),
+            Name::New => kinds::remove(&watch.kind),
+        }
+    }
     if let Some(previous) = &previous
         && previous.kind != watch.kind
     {
         kinds::remove(&previous.kind);
     }
-    let argument = serde_json::to_string(&watch).map_err(|error| EngineError::bug(error.to_string()))?;
-    if installed_argument(request.relation).as_deref() != Some(argument.as_str()) {
-        install_triggers(&table, &argument, previous.is_some() || installed_argument(request.relation).is_some());
-    }
+    install_triggers(&table, &argument, previous.is_some() || installed.is_some());
     kinds::save(
         &Watched {
             kind: &watch.kind,
             relation: Some(request.relation),
+            table_owner: Some(table_owner),
             id_columns: &watch.id,
             columns: watch.columns.as_deref(),
             ignored: &watch.ignore,
@@ -85,6 +101,15 @@ pub fn watch(request: Request) -> EngineResult<String> {
         },
         identity::current_user(),
     );
+    if kinds::find(&watch.kind).is_none_or(|kept| kept.relation != Some(request.relation)) {
+        // Another session was quicker: its table, or its state, has the name now.
+        return Err(EngineError::taken(format!("kind \"{}\" already exists", watch.kind))
+            .hint("Give another with kind => 'name'."));
+    }
+    automations::note_change();
+    let was = previous.as_ref().map(|previous| &previous.kind);
+    let told: serde_json::Value = serde_json::from_str(&argument).unwrap_or_default();
+    log::audit("table.watched", "", &serde_json::json!({ "table": table, "watch": told, "was": was }));
     if previous.is_none() && wakes::is_awaited(&watch.kind) {
         // Runs wait for entities of this kind since it was watched before, and may have missed what happened.
         let order = serde_json::json!({ "do": "look", "kind": watch.kind }).to_string();
@@ -96,11 +121,34 @@ pub fn watch(request: Request) -> EngineResult<String> {
 /// Removes capture from a table; what was recorded stays.
 pub fn unwatch(relation: pg_sys::Oid) -> EngineResult<bool> {
     let table = names::relation_name(relation).unwrap_or_default();
-    check_rights(relation, &table)?;
-    let Some(kind) = kinds::find_by_relation(relation) else { return Ok(false) };
+    let Some(kind) = kinds::find_by_relation(relation) else {
+        check_rights(relation, &table)?;
+        return Ok(false);
+    };
+    check_steward(&kind, relation, &table)?;
     drop_triggers(&table);
     kinds::remove(&kind.kind);
+    automations::note_change();
+    log::audit("table.unwatched", "", &serde_json::json!({ "table": table, "kind": kind.kind }));
     Ok(true)
+}
+
+/// Is the current user the role that watched the table, or its owner, or has the privileges of one of them? Only such a role
+/// may change what is recorded of it: others rely on that.
+pub fn is_steward(kind: &Kind, relation: pg_sys::Oid) -> bool {
+    let user = identity::current_user();
+    // SAFETY: a catalog look-up.
+    identity::has_role(user, kind.owner) || unsafe { pg_sys::pg_class_ownercheck(relation, user) }
+}
+
+fn check_steward(kind: &Kind, relation: pg_sys::Oid, table: &str) -> EngineResult<()> {
+    if is_steward(kind, relation) {
+        return Ok(());
+    }
+    let watcher = names::role_name(kind.owner).unwrap_or_default();
+    Err(EngineError::not_allowed(format!("must be owner of table {table}, or have watched it"))
+        .detail(format!("It is watched as kind \"{}\" by \"{watcher}\".", kind.kind))
+        .hint("What is recorded of a table is changed, or ended, by its owner or by the role that watched it."))
 }
 
 fn check_relation(opened: &Opened, table: &str) -> EngineResult<()> {

@@ -4,6 +4,7 @@ pub mod attach;
 pub mod end_of_statement;
 mod image;
 pub mod moved;
+pub mod naming;
 mod plan;
 pub mod read;
 mod trigger;

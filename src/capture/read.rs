@@ -2,7 +2,10 @@
 #![allow(unsafe_code)]
 use std::ffi::CString;
 
+use automation_core::topic::grants::Right;
+
 use crate::error::{EngineError, EngineResult};
+use crate::hearing;
 use crate::pg::catch::PgError;
 use crate::pg::names;
 use crate::pg::statement::{Spi, Statement};
@@ -17,7 +20,7 @@ pub fn state(kind: &str, id: &str) -> EngineResult<Option<String>> {
             .hint("Watch its table with automation.watch_table(), or give it a state with automation.set_state().")
     })?;
     match found.relation {
-        None => Ok(kinds::read_state(kind, id)),
+        None => hearing::check_kind(Right::Listen, &found).map(|()| kinds::read_state(kind, id)),
         Some(_) => read_row(&found, id)
             .map_err(|error| EngineError::statement(&format!("reading the state of \"{kind}\""), "", &error, None)),
     }

@@ -1,7 +1,9 @@
 //! Since when a field is what it is: what a condition with `for` wants to know.
+use automation_core::topic::grants::Right;
 use automation_core::value::Timestamp;
 
 use crate::capture;
+use crate::hearing;
 use crate::pg::clock::{self, Micros};
 use crate::router;
 use crate::scope::instant;
@@ -15,6 +17,9 @@ use crate::store::kinds::{self, Kind};
 /// in between would be missed.
 pub fn changed_at(kind: &str, id: &str, field: &str) -> Option<Timestamp> {
     let found = kinds::find(kind)?;
+    if found.relation.is_none() {
+        hearing::check_kind(Right::Listen, &found).ok()?;
+    }
     let followed = records(&found, field).then(|| followed(kind, id, field)).flatten();
     // For an entity without a table there is also the time of its last change, whichever field it was.
     let whole = if found.relation.is_none() { field_changes::state_changed_at(kind, id) } else { None };

@@ -318,7 +318,8 @@ fn by_log(
         // Events carry the time on the wall, the wait that of a clock which may have been set.
         let since = clock::now() - (clock::engine_now() - note.since).max(0);
         for event in crate::store::router::events_after(since - lookback) {
-            for event in derivers.heard(topic, &Rc::new(event)) {
+            let event = Rc::new(event);
+            for event in derivers.heard(topic, &event, |derived| world.may_hear(&event, derived)) {
                 if wanted(machine, topic, &event, world)
                     && machine.wake(no, Cause::Event, &world.with_event(&event)) == Woke::Moved
                 {
@@ -333,7 +334,11 @@ fn by_log(
     loop {
         let (events, more) = crate::store::router::events_since_seen(&snapshot, seen.xid, seen.floor, above);
         let last = events.last().map(|event| event.id);
-        for event in events.into_iter().flat_map(|event| derivers.heard(topic, &Rc::new(event))) {
+        let heard = |event: Event| {
+            let event = Rc::new(event);
+            derivers.heard(topic, &event, |derived| world.may_hear(&event, derived))
+        };
+        for event in events.into_iter().flat_map(heard) {
             if by_event(machine, no, Some(note), topic, &event, world) == Woke::Moved {
                 return Woke::Moved;
             }
@@ -350,7 +355,11 @@ fn by_log(
 fn by_newest(machine: &mut Machine<'_>, no: i32, note: Option<&WaitNote>, topic: &str, world: &RunScope<'_>) -> Woke {
     let derivers = derived::current();
     let newest = crate::store::router::newest_events().into_iter();
-    for event in newest.flat_map(|event| derivers.heard(topic, &Rc::new(event))) {
+    let heard = |event: Event| {
+        let event = Rc::new(event);
+        derivers.heard(topic, &event, |derived| world.may_hear(&event, derived))
+    };
+    for event in newest.flat_map(heard) {
         if by_event(machine, no, note, topic, &event, world) == Woke::Moved {
             return Woke::Moved;
         }

@@ -8,7 +8,9 @@ use automation_core::value::{Timestamp, Unreadable, Value};
 
 use crate::capture::read;
 use crate::pg::clock::Micros;
+use crate::hearing::{self, Privileges};
 use crate::pg::identity;
+use crate::router::derived::DerivedTopic;
 use crate::scope::EventScope;
 use crate::store::events::Event;
 
@@ -44,16 +46,23 @@ impl<'a> RunScope<'a> {
         self.states.borrow_mut().clear();
     }
 
-    /// May whoever runs this see the event? Custom events are for everybody, a table's for those who may read it, what the
-    /// engine tells of an automation for those who may see the automation; and nobody's are for another tenant's run.
+    /// May the run's owner hear the event? A run hears no event of another tenant. Whether the rule that derived a topic
+    /// may start the owner's automations was asked before, see `may_hear`.
     pub fn may_see(&self, event: &Event) -> bool {
         let user = identity::current_user();
         let tenants = self.event.tenant().zip(event.tenant.as_deref());
         if tenants.is_some_and(|(own, other)| own != other) {
             return false;
         }
+        let (hearing, privileges) = (hearing::current(), Privileges::default());
         event.relation.is_none_or(|relation| identity::may_read(relation, user))
-            && (!event.is_engines() || identity::has_role(user, event.role))
+            && hearing.hears(user, event, &event.topic(), &privileges)
+    }
+
+    /// Do the run's waits hear an event on a topic that was derived from it?
+    pub fn may_hear(&self, event: &Event, derived: &DerivedTopic) -> bool {
+        let user = identity::current_user();
+        hearing::current().hears_derived(user, event, &derived.topic, &derived.makers, &Privileges::default())
     }
 
     /// The same world with another event in it: the one that a run waits for.

@@ -11,6 +11,7 @@ use pgrx::pg_sys;
 use super::derived::{self, Derivers};
 use super::held::HeldFields;
 
+use crate::hearing::{self, Hearing};
 use crate::store::automations;
 use crate::store::log::{self, Entry};
 use crate::store::subscriptions::{self, Subscription};
@@ -39,6 +40,7 @@ pub struct Definitions {
     holders: HashMap<String, Vec<(usize, usize)>>,
     held: HeldFields,
     derivers: Rc<Derivers>,
+    hearing: Rc<Hearing>,
     subscriptions: Vec<Subscription>,
     /// What all of these listen to.
     ears: Rc<Ears>,
@@ -86,6 +88,7 @@ fn load(fingerprint: (i64, i64), mut programs: HashMap<i32, Rc<Program>>) -> Def
     let mut definitions = Definitions {
         fingerprint: Some(fingerprint),
         derivers: derived::at(fingerprint),
+        hearing: hearing::at(fingerprint),
         subscriptions: subscriptions::all(),
         ..Default::default()
     };
@@ -157,6 +160,11 @@ impl Definitions {
     /// What gives changes further topics.
     pub fn derivers(&self) -> &Derivers {
         &self.derivers
+    }
+
+    /// Which roles hear which events.
+    pub fn hearing(&self) -> &Hearing {
+        &self.hearing
     }
 
     fn listen(&mut self, pattern: &str, listener: (usize, usize)) {

@@ -19,14 +19,23 @@ use crate::store::log::{self, Entry};
 /// A rule that fails is told of so often at most.
 const TELL_EVERY: Micros = 60_000_000;
 
+/// A topic that a change has beside its own.
+#[derive(Clone, Debug)]
+pub struct DerivedTopic {
+    pub topic: Rc<str>,
+    /// The roles whose rules derived it.
+    pub makers: Vec<pg_sys::Oid>,
+}
+
 /// The topics that the events of a batch have beside their own, by the number of the event. Most have none.
-pub type Topics = HashMap<i64, Vec<Rc<str>>>;
+pub type Topics = HashMap<i64, Vec<DerivedTopic>>;
 
 /// The rules of each kind, in the order of registration.
 #[derive(Default)]
 pub struct Derivers {
     by_kind: HashMap<String, Vec<Deriver>>,
-    creators: HashMap<(String, String), pg_sys::Oid>,
+    /// The role that made each of them, in the same order.
+    makers: HashMap<String, Vec<pg_sys::Oid>>,
 }
 
 /// The rules, and the state of the definitions of which they are.
@@ -59,7 +68,7 @@ fn load() -> Derivers {
     for StoredRule { kind, name, topic, condition, created_by } in derived_events::all() {
         match Deriver::parse(&name, &topic, &condition.as_str().into()) {
             Ok(rule) => {
-                derivers.creators.insert((kind.clone(), name), created_by);
+                derivers.makers.entry(kind.clone()).or_default().push(created_by);
                 derivers.by_kind.entry(kind).or_default().push(rule);
             }
             Err(problems) => {
@@ -104,18 +113,29 @@ impl Derivers {
                 self.tell(event, rule, &error.message, now);
             }
             if !derived.topics.is_empty() {
-                topics.insert(event.id, derived.topics.into_iter().map(Rc::from).collect());
+                topics.insert(event.id, self.with_makers(event, derived));
             }
         }
         topics
     }
 
-    /// An event as a pattern hears it: on its own topic, and on each derived one that the pattern selects.
-    pub fn heard(&self, pattern: &str, event: &Rc<Event>) -> Vec<Rc<Event>> {
+    fn with_makers(&self, event: &Event, derived: Derived<'_>) -> Vec<DerivedTopic> {
+        let makers = event.kind.as_deref().and_then(|kind| self.makers.get(kind)).map_or(&[][..], Vec::as_slice);
+        let of = |rules: &[usize]| rules.iter().filter_map(|rule| makers.get(*rule).copied()).collect();
+        derived
+            .topics
+            .into_iter()
+            .map(|(topic, rules)| DerivedTopic { topic: topic.into(), makers: of(&rules) })
+            .collect()
+    }
+
+    /// An event as a pattern hears it: on its own topic, and on each derived one that the pattern selects and `may` lets
+    /// through.
+    pub fn heard(&self, pattern: &str, event: &Rc<Event>, may: impl Fn(&DerivedTopic) -> bool) -> Vec<Rc<Event>> {
         let own = hears(pattern, &event.topic()).then(|| event.clone());
-        let derived = self.derive(event, clock::now()).topics;
-        let derived = derived.into_iter().filter(|topic| hears(pattern, topic));
-        own.into_iter().chain(derived.map(|topic| event.on_topic(Some(topic)))).collect()
+        let derived = self.with_makers(event, self.derive(event, clock::now()));
+        let derived = derived.into_iter().filter(|derived| hears(pattern, &derived.topic) && may(derived));
+        own.into_iter().chain(derived.map(|derived| event.on_topic(Some(&derived.topic)))).collect()
     }
 
     /// The rules of a kind.
@@ -131,6 +151,11 @@ impl Derivers {
     /// Every topic that can be derived.
     pub fn topics(&self) -> impl Iterator<Item = &str> {
         self.by_kind.values().flatten().map(|rule| rule.topic.as_str())
+    }
+
+    fn maker_of(&self, kind: &str, rule: &str) -> Option<pg_sys::Oid> {
+        let place = self.of_kind(kind).iter().position(|known| known.name == rule)?;
+        self.makers.get(kind)?.get(place).copied()
     }
 
     fn tell(&self, event: &Event, rule: &str, error: &str, now: Micros) {
@@ -151,7 +176,7 @@ impl Derivers {
         log::warning(&Entry {
             code: "derived_event_error",
             // The error may repeat values of the row: without the right to read the table, it is for superusers.
-            owner: self.creators.get(&key).copied().filter(|creator| may_read(event, *creator)),
+            owner: self.maker_of(&key.0, rule).filter(|maker| may_read(event, *maker)),
             event_id: Some(event.id),
             message: &format!("derived event \"{rule}\" of kind \"{}\" could not be worked out and is skipped", key.0),
             detail: Some(error),

@@ -98,6 +98,9 @@ impl Plan {
     pub fn check_holders(&mut self, definitions: &Definitions, topic: &str, event: &Event) {
         definitions.for_each_holder(topic, |active, trigger_no| {
             let Some(trigger) = active.program.triggers.get(trigger_no) else { return };
+            if !self.may_hear(definitions, active, event, topic, None) {
+                return;
+            }
             if event.op == Op::Truncated {
                 self.check_all(active, trigger, trigger_no, event);
             } else {

@@ -1,7 +1,6 @@
 //! Which triggers an event fires, as far as the event alone can tell.
 use std::cell::RefCell;
 use std::collections::HashSet;
-use std::rc::Rc;
 
 use automation_core::expr::Budget;
 use automation_core::gate::Code;
@@ -11,6 +10,7 @@ use automation_core::topic::engine;
 use pgrx::pg_sys;
 
 use super::definitions::{Active, Definitions};
+use super::derived::DerivedTopic;
 use super::{Plan, key_of, tenant_matches};
 use crate::pg::key_lock::hash;
 use crate::pg::{identity, names};
@@ -24,7 +24,7 @@ use crate::{gucs, numeric, store};
 impl Plan {
     /// Asks every trigger on the event's topics: its own first, then those derived from it, in their order. A trigger
     /// fires once for an event at most, on the first topic on which nothing speaks against it.
-    pub(super) fn match_event(&mut self, definitions: &Definitions, event: &Event, derived: &[Rc<str>]) {
+    pub(super) fn match_event(&mut self, definitions: &Definitions, event: &Event, derived: &[DerivedTopic]) {
         if event.relation.is_some() && event.tenant.as_ref().is_some_and(|tenant| tenant.starts_with('_')) {
             warn_of_reserved(event);
         }
@@ -62,10 +62,11 @@ impl Plan {
         &mut self,
         definitions: &Definitions,
         event: &Event,
-        derived: Option<&Rc<str>>,
+        from: Option<&DerivedTopic>,
         refused: &mut Vec<String>,
         may_fire: &mut dyn FnMut(i32, i16) -> bool,
     ) {
+        let derived = from.map(|derived| &derived.topic);
         let own = derived.is_none().then(|| event.topic());
         let topic = derived.map(AsRef::as_ref).or(own.as_deref()).unwrap_or_default();
         let scope = EventScope::on_topic(event, self.now, derived.map(AsRef::as_ref));
@@ -75,7 +76,9 @@ impl Plan {
                 return;
             }
             let Some(trigger) = active.program.triggers.get(trigger_no) else { return };
-            if event.is_engines() && !may_hear(active, trigger, event, topic) {
+            if !self.may_hear(definitions, active, event, topic, from)
+                || (event.is_engines() && !wants(active, trigger, event, topic))
+            {
                 return;
             }
             let mut fires = self.fires(active, trigger, trigger_no, event, &scope);
@@ -101,6 +104,22 @@ impl Plan {
         });
         if derived.is_none() {
             self.check_holders(definitions, topic, event);
+        }
+    }
+
+    /// Is the event, on this topic, for automations of the owner?
+    pub(super) fn may_hear(
+        &self,
+        definitions: &Definitions,
+        active: &Active,
+        event: &Event,
+        topic: &str,
+        derived: Option<&DerivedTopic>,
+    ) -> bool {
+        let (hearing, privileges) = (definitions.hearing(), &self.privileges);
+        match derived {
+            Some(derived) => hearing.hears_derived(active.owner, event, topic, &derived.makers, privileges),
+            None => hearing.hears(active.owner, event, topic, privileges),
         }
     }
 
@@ -176,11 +195,10 @@ impl Plan {
     }
 }
 
-/// What the engine tells of an automation is for those who may see that automation and ask by name; and nobody is started
-/// by what goes back to a run of his own.
-fn may_hear(active: &Active, trigger: &Trigger, event: &Event, topic: &str) -> bool {
+/// The engine's own events are for triggers that ask for them by name; and no automation is started by an event that goes back
+/// to a run of its own.
+fn wants(active: &Active, trigger: &Trigger, event: &Event, topic: &str) -> bool {
     trigger.patterns.iter().any(|pattern| engine::hears(pattern, topic))
-        && identity::has_role(active.owner, event.role)
         && !engine::goes_back_to(event.payload.as_deref(), &active.name)
 }
 

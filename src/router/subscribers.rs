@@ -4,7 +4,8 @@ use std::rc::Rc;
 use automation_core::topic::engine::hears;
 
 use super::derived::Topics;
-use crate::pg::{identity, notify};
+use crate::hearing::{Hearing, Privileges};
+use crate::pg::notify;
 use crate::store::events::{Event, Op};
 use crate::store::log::{self, Entry};
 use crate::store::subscriptions::Subscription;
@@ -13,16 +14,18 @@ use crate::store::subscriptions::Subscription;
 const MOST_FULL: f64 = 0.5;
 
 /// Tells of these events whoever has subscribed to them.
-pub fn tell(subscriptions: &[Subscription], events: &[Event], topics: &Topics) {
+pub fn tell(subscriptions: &[Subscription], hearing: &Hearing, events: &[Event], topics: &Topics) {
     if subscriptions.is_empty() {
         return;
     }
+    let privileges = Privileges::default();
     let mut told = Vec::new();
     for event in events.iter().filter(|event| event.op.is_change() || event.op == Op::Emitted) {
         let own: Rc<str> = event.topic().into();
         let derived = topics.get(&event.id).map_or(&[][..], Vec::as_slice);
-        for topic in std::iter::once(&own).chain(derived) {
-            let wanted = subscriptions.iter().filter(|s| hears(&s.pattern, topic) && may_see(s, event));
+        for topic in std::iter::once(&own).chain(derived.iter().map(|derived| &derived.topic)) {
+            let may_read = |s: &Subscription| hearing.may_read(s.role, event, &privileges);
+            let wanted = subscriptions.iter().filter(|s| hears(&s.pattern, topic) && may_read(s));
             told.extend(wanted.map(|subscription| (subscription.channel.as_str(), payload(event, topic))));
         }
     }
@@ -50,17 +53,4 @@ fn payload(event: &Event, topic: &str) -> String {
     // A notification holds less than 8000 bytes.
     let entity = entity.filter(|entity| entity.len() < 2000);
     serde_json::json!({ "id": event.id, "topic": topic, "ref": entity }).to_string()
-}
-
-/// The rule of the view automation.events for tables: the subscriber's role may read the table, and no row security
-/// policy decides which of its rows. Events of the engine are for roles that may act for the automation's owner, other
-/// events without a table for all.
-fn may_see(subscription: &Subscription, event: &Event) -> bool {
-    match event.relation {
-        Some(relation) => {
-            identity::may_read(relation, subscription.role)
-                && !identity::sees_some_rows_only(relation, subscription.role)
-        }
-        None => !event.is_engines() || identity::has_role(subscription.role, event.role),
-    }
 }

@@ -5,9 +5,10 @@ use std::rc::Rc;
 use automation_core::topic::engine::hears;
 use pgrx::pg_sys;
 
-use super::derived::Topics;
+use super::derived::{DerivedTopic, Topics};
 
 use crate::failpoint::failpoint;
+use crate::hearing::{self, Privileges};
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity;
 use crate::store::dispatches::{NewDispatch, Reason};
@@ -123,17 +124,33 @@ pub fn waiters<'a>(events: &'a [Event], topics: &Topics) -> Vec<Woken<'a>> {
         let own = keys_of(event, &patterns).into_iter().map(|key| (key, None));
         let derived = topics.get(&event.id).into_iter().flatten();
         let derived =
-            derived.flat_map(|topic| topic_keys(topic, &patterns).into_iter().map(|key| (key, Some(topic.clone()))));
+            derived.flat_map(|of| topic_keys(&of.topic, &patterns).into_iter().map(move |key| (key, Some(of))));
         for (key, topic) in own.chain(derived) {
             lookups.push(key);
             of.push((event, topic));
         }
     }
-    let found = wakes::find(&lookups).into_iter();
+    let found = wakes::find(&lookups);
+    if found.is_empty() {
+        return Vec::new();
+    }
+    let (hearing, privileges) = (hearing::current(), Privileges::default());
     found
+        .into_iter()
         .filter_map(|(key, waiter)| {
-            let (event, topic) = of.get(key)?;
-            Some(Woken { waiter, source: lookups.get(key)?.source, event, topic: topic.clone() })
+            let (event, derived): &(&Event, Option<&DerivedTopic>) = of.get(key)?;
+            let source = lookups.get(key)?.source;
+            let heard = match (source, derived) {
+                (Source::Topic | Source::Pattern, Some(derived)) => {
+                    hearing.hears_derived(waiter.owner, event, &derived.topic, &derived.makers, &privileges)
+                }
+                (Source::Topic | Source::Pattern, None) => {
+                    hearing.hears(waiter.owner, event, &event.topic(), &privileges)
+                }
+                // The state, the signal or the run is looked at with the owner's rights.
+                (Source::State | Source::Signal | Source::Run, _) => true,
+            };
+            heard.then(|| Woken { waiter, source, event, topic: derived.map(|derived| derived.topic.clone()) })
         })
         .collect()
 }

@@ -410,6 +410,8 @@ pub fn append_again(event: &Event) -> i64 {
         prev: bytes(&event.prev),
         next: bytes(&event.next),
         payload: bytes(&event.payload),
+        // It stays the event of the role that emitted it, whichever role tries again.
+        role: Some(event.role),
         ..Default::default()
     })
 }
@@ -440,38 +442,45 @@ pub fn many(ids: &[i64], from: Micros, to: Micros) -> Vec<Event> {
 }
 
 const CLAIM_DEDUP: &str = "
-    INSERT INTO automation_internal.event_dedup AS d (tenant, topic, dedup_key, event_id)
-    VALUES (COALESCE($1, ''), $2, $3, 0)
-        ON CONFLICT (tenant, topic, dedup_key) DO UPDATE SET event_id = d.event_id
+    INSERT INTO automation_internal.event_dedup AS d (role, tenant, topic, dedup_key, event_id)
+    VALUES ($4, COALESCE($1, ''), $2, $3, 0)
+        ON CONFLICT (role, tenant, topic, dedup_key) DO UPDATE SET event_id = d.event_id
  RETURNING d.event_id";
 const NAME_DEDUP: &str = "
     UPDATE automation_internal.event_dedup AS d
        SET event_id = $4
-     WHERE d.tenant = COALESCE($1, '') AND d.topic = $2 AND d.dedup_key = $3";
+     WHERE d.role = $5 AND d.tenant = COALESCE($1, '') AND d.topic = $2 AND d.dedup_key = $3";
 
-/// Claims a dedup key: 0 if it was free, else the id of the event that has it.
+/// Claims a dedup key of the current user's: 0 if it was free, else the id of the event that has it.
 pub fn claim_dedup(tenant: Option<&str>, topic: &str, key: &str) -> i64 {
-    let args: [Arg; 3] = [tenant.into(), topic.into(), key.into()];
+    let args: [Arg; 4] = [tenant.into(), topic.into(), key.into(), identity::current_user().into()];
     identity::as_engine(|| query_one(CLAIM_DEDUP, &args, |row| row.int8(1))).flatten().unwrap_or_default()
 }
 
 const CLAIM_START: &str = "
-    INSERT INTO automation_internal.event_dedup AS d (tenant, topic, dedup_key, event_id, created_at)
-    VALUES (COALESCE($1, ''), $2, pg_catalog.md5($3), 0, $4)
-        ON CONFLICT (tenant, topic, dedup_key) DO UPDATE
+    INSERT INTO automation_internal.event_dedup AS d (role, tenant, topic, dedup_key, event_id, created_at)
+    VALUES ($6, COALESCE($1, ''), $2, pg_catalog.md5($3), 0, $4)
+        ON CONFLICT (role, tenant, topic, dedup_key) DO UPDATE
        SET event_id = CASE WHEN d.created_at > $5 THEN d.event_id ELSE 0 END,
            created_at = CASE WHEN d.created_at > $5 THEN d.created_at ELSE excluded.created_at END
  RETURNING d.event_id, d.dedup_key";
 
 /// Claims the fingerprint of something for a time: 0 and the key if it was free, else the id of the event that has it.
 pub fn claim_fingerprint(tenant: Option<&str>, topic: &str, of: &str, now: Micros, ttl: Micros) -> (i64, String) {
-    let args: [Arg; 5] = [tenant.into(), topic.into(), of.into(), Arg::timestamp(now), Arg::timestamp(now - ttl)];
+    let args: [Arg; 6] = [
+        tenant.into(),
+        topic.into(),
+        of.into(),
+        Arg::timestamp(now),
+        Arg::timestamp(now - ttl),
+        identity::current_user().into(),
+    ];
     let read = |row: &Row<'_>| row.int8(1).zip(row.text(2));
     identity::as_engine(|| query_one(CLAIM_START, &args, read)).flatten().unwrap_or_default()
 }
 
 /// Says which event a claimed key belongs to.
 pub fn name_dedup(tenant: Option<&str>, topic: &str, key: &str, event: i64) {
-    let args: [Arg; 4] = [tenant.into(), topic.into(), key.into(), event.into()];
+    let args: [Arg; 5] = [tenant.into(), topic.into(), key.into(), event.into(), identity::current_user().into()];
     identity::as_engine(|| execute(NAME_DEDUP, &args));
 }

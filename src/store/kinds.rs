@@ -17,6 +17,10 @@ pub struct Kind {
     /// The columns to record, None for all.
     columns: Option<Vec<String>>,
     ignored: Vec<String>,
+    /// The role that watched the table, or first gave an entity a state.
+    pub owner: pg_sys::Oid,
+    /// The owner of the table when it was watched.
+    pub table_owner: Option<pg_sys::Oid>,
 }
 
 impl Kind {
@@ -28,7 +32,8 @@ impl Kind {
 }
 
 const FIND: &str = "
-    SELECT k.kind, k.relation, k.id_columns, k.columns, k.columns IS NULL, k.ignored
+    SELECT k.kind, k.relation, k.id_columns, k.columns, k.columns IS NULL, k.ignored, k.created_by,
+           k.table_owner
       FROM automation_internal.entity_kind AS k
      WHERE k.kind = $1";
 
@@ -37,7 +42,8 @@ pub fn find(kind: &str) -> Option<Kind> {
 }
 
 const FIND_BY_RELATION: &str = "
-    SELECT k.kind, k.relation, k.id_columns, k.columns, k.columns IS NULL, k.ignored
+    SELECT k.kind, k.relation, k.id_columns, k.columns, k.columns IS NULL, k.ignored, k.created_by,
+           k.table_owner
       FROM automation_internal.entity_kind AS k
      WHERE k.relation = $1";
 
@@ -52,16 +58,30 @@ fn read(row: &crate::pg::engine_sql::Row<'_>) -> Kind {
         id_columns: row.text_array(3),
         columns: (!row.bool(5).unwrap_or(true)).then(|| row.text_array(4)),
         ignored: row.text_array(6),
+        owner: row.oid(7).unwrap_or(pg_sys::InvalidOid),
+        table_owner: row.oid(8),
     }
 }
 
 const ALL: &str = "
-    SELECT k.kind, k.relation, k.id_columns, k.columns, k.columns IS NULL, k.ignored
+    SELECT k.kind, k.relation, k.id_columns, k.columns, k.columns IS NULL, k.ignored, k.created_by,
+           k.table_owner
       FROM automation_internal.entity_kind AS k
      ORDER BY k.kind";
 
 pub fn all() -> Vec<Kind> {
     as_engine(|| query(ALL, &[], read))
+}
+
+/// The owners of kinds without a table.
+pub fn stateless() -> HashMap<String, pg_sys::Oid> {
+    let mut found = HashMap::new();
+    each_row("entity_kind", |row| {
+        if let (Some(kind), None, Some(owner)) = (row.text(1), row.oid(2), row.oid(7)) {
+            found.insert(kind, owner);
+        }
+    });
+    found
 }
 
 /// The tenant column of each kind that has one.
@@ -77,27 +97,35 @@ pub fn tenant_columns() -> HashMap<String, String> {
 
 const SAVE: &str = "
     INSERT INTO automation_internal.entity_kind AS k
-           (kind, relation, id_columns, columns, ignored, tenant_column, created_by, created_at)
-    VALUES ($1, $2, $3, CASE WHEN $4 THEN $5 END, $6, $7, $8, pg_catalog.clock_timestamp())
+           (kind, relation, id_columns, columns, ignored, tenant_column, created_by, created_at, table_owner)
+    VALUES ($1, $2, $3, CASE WHEN $4 THEN $5 END, $6, $7, $8, pg_catalog.clock_timestamp(), $9)
         ON CONFLICT (kind) DO UPDATE
-       SET relation = excluded.relation, id_columns = excluded.id_columns, columns = excluded.columns,
-           ignored = excluded.ignored, tenant_column = excluded.tenant_column, created_at = excluded.created_at
-     WHERE (k.relation, k.id_columns, k.columns, k.ignored, k.tenant_column)
+       SET id_columns = excluded.id_columns, columns = excluded.columns, ignored = excluded.ignored,
+           tenant_column = excluded.tenant_column, created_at = excluded.created_at, table_owner = excluded.table_owner
+     WHERE k.relation = excluded.relation
+       AND (k.relation, k.id_columns, k.columns, k.ignored, k.tenant_column)
            IS DISTINCT FROM
            (excluded.relation, excluded.id_columns, excluded.columns, excluded.ignored, excluded.tenant_column)";
 
 pub struct Watched<'a> {
     pub kind: &'a str,
     pub relation: Option<pg_sys::Oid>,
+    /// The table's owner.
+    pub table_owner: Option<pg_sys::Oid>,
     pub id_columns: &'a [String],
     pub columns: Option<&'a [String]>,
     pub ignored: &'a [String],
     pub tenant_column: Option<&'a str>,
 }
 
-pub fn save(watched: &Watched<'_>, by: pg_sys::Oid) {
+const FORGET_FORMER: &str = "DELETE FROM automation_internal.former_kind AS f WHERE f.kind = $1";
+
+/// Keeps a kind that is new, or changes one, which stays its owner's. False if nothing changed, or if another session has
+/// just given the name to something else.
+pub fn save(watched: &Watched<'_>, by: pg_sys::Oid) -> bool {
     as_engine(|| {
-        execute(
+        execute(FORGET_FORMER, &[watched.kind.into()]);
+        let saved = execute(
             SAVE,
             &[
                 watched.kind.into(),
@@ -108,22 +136,61 @@ pub fn save(watched: &Watched<'_>, by: pg_sys::Oid) {
                 Arg::texts(watched.ignored),
                 watched.tenant_column.into(),
                 by.into(),
+                watched.table_owner.into(),
             ],
-        )
-    });
+        );
+        saved > 0
+    })
 }
 
-const REMOVE: &str = "DELETE FROM automation_internal.entity_kind AS k WHERE k.kind = $1";
+const REMOVE: &str = "
+    WITH gone AS (
+        DELETE FROM automation_internal.entity_kind AS k WHERE k.kind = $1
+     RETURNING k.kind, k.created_by, k.table_owner)
+    INSERT INTO automation_internal.former_kind AS f (kind, created_by, table_owner)
+    SELECT g.kind, g.created_by, g.table_owner
+      FROM gone AS g
+        ON CONFLICT (kind) DO UPDATE
+       SET created_by = excluded.created_by, table_owner = excluded.table_owner";
 
 pub fn remove(kind: &str) {
     super::derived_events::forget_kind(kind);
     as_engine(|| execute(REMOVE, &[kind.into()]));
 }
 
-const FORGET_DROPPED: &str = "
-    DELETE FROM automation_internal.entity_kind AS k
-     WHERE k.relation IS NOT NULL
+const HAND_ON: &str = "
+    UPDATE automation_internal.entity_kind AS k
+       SET relation = $2
+     WHERE k.kind = $1
+       AND k.relation IS NOT NULL
        AND NOT EXISTS (SELECT FROM pg_catalog.pg_class AS c WHERE c.oid = k.relation)";
+
+/// Gives the kind of a table that was dropped, if it is not forgotten yet, to another table, with its derived events.
+pub fn hand_on(kind: &str, relation: pg_sys::Oid) {
+    as_engine(|| execute(HAND_ON, &[kind.into(), relation.into()]));
+}
+
+/// The roles that a name which is free again belonged to: the one that watched the table, and the table's owner.
+pub fn former(kind: &str) -> Option<(pg_sys::Oid, Option<pg_sys::Oid>)> {
+    as_engine(|| query_one(FORMER, &[kind.into()], |row| row.oid(1).map(|owner| (owner, row.oid(2))))).flatten()
+}
+
+const FORMER: &str = "
+    SELECT f.created_by, f.table_owner
+      FROM automation_internal.former_kind AS f
+     WHERE f.kind = $1";
+
+const FORGET_DROPPED: &str = "
+    WITH gone AS (
+        DELETE FROM automation_internal.entity_kind AS k
+         WHERE k.relation IS NOT NULL
+           AND NOT EXISTS (SELECT FROM pg_catalog.pg_class AS c WHERE c.oid = k.relation)
+     RETURNING k.kind, k.created_by, k.table_owner)
+    INSERT INTO automation_internal.former_kind AS f (kind, created_by, table_owner)
+    SELECT g.kind, g.created_by, g.table_owner
+      FROM gone AS g
+        ON CONFLICT (kind) DO UPDATE
+       SET created_by = excluded.created_by, table_owner = excluded.table_owner";
 
 /// Frees the names of kinds whose tables were dropped.
 pub fn forget_dropped() -> u64 {

@@ -37,4 +37,5 @@ pub mod stats;
 pub mod step_stats;
 pub mod subscriptions;
 pub mod timers;
+pub mod topic_grants;
 pub mod wakes;

@@ -179,6 +179,20 @@ pub fn is_awaited(kind: &str) -> bool {
     any() && !find(&[Key { source: Source::State, kind: kind.to_owned(), entity_id: None }]).is_empty()
 }
 
+const OF_KIND: &str = "
+    SELECT DISTINCT w.owner
+      FROM automation_internal.wake_index AS w
+     WHERE (w.source = 's' AND w.kind = $1)
+        OR (w.source IN ('t', 'p') AND pg_catalog.split_part(w.kind, '.', 1) = $1)";
+
+/// The owners of runs that wait for entities of a kind, or for events whose topics begin with its name.
+pub fn listeners_of_kind(kind: &str) -> Vec<pg_sys::Oid> {
+    if !any() {
+        return Vec::new();
+    }
+    as_engine(|| query(OF_KIND, &[kind.into()], |row| row.oid(1))).into_iter().flatten().collect()
+}
+
 // From one pattern to the next along the index, however many wait for each.
 const PATTERNS: &str = "
     WITH RECURSIVE p AS (

@@ -19,8 +19,8 @@ pub struct Deriver {
 /// What the rules of a kind make of one change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Derived<'a> {
-    /// The topics, each once, in the order in which the rules were registered.
-    pub topics: Vec<&'a str>,
+    /// The topics, each once, in the order in which the rules were registered, with the places of the rules that make them.
+    pub topics: Vec<(&'a str, Vec<usize>)>,
     /// The rules that could not be worked out: they are passed over.
     pub failed: Vec<(&'a str, ExprError)>,
 }
@@ -74,10 +74,13 @@ fn asks_for_trigger(condition: &Condition) -> bool {
 /// the next.
 pub fn derive<'a>(rules: &'a [Deriver], scope: &dyn Scope) -> Derived<'a> {
     let mut derived = Derived::default();
-    for rule in rules {
+    for (place, rule) in rules.iter().enumerate() {
         match rule.condition.holds(scope, &mut Budget::default()) {
-            Ok(true) if !derived.topics.contains(&rule.topic.as_str()) => derived.topics.push(&rule.topic),
-            Ok(_) => {}
+            Ok(true) => match derived.topics.iter_mut().find(|(topic, _)| *topic == rule.topic) {
+                Some((_, rules)) => rules.push(place),
+                None => derived.topics.push((&rule.topic, vec![place])),
+            },
+            Ok(false) => {}
             Err(error) => derived.failed.push((&rule.name, error)),
         }
     }

@@ -331,6 +331,21 @@ impl Program {
     }
 }
 
+impl Program {
+    /// Does it name a kind: is it started by changes of its entities, does it wait for them, does a condition read them?
+    pub fn names_kind(&self, kind: &str) -> bool {
+        let is_of = |topic: &str| crate::topic::canonical(topic.trim()).split('.').next() == Some(kind);
+        let starts = |trigger: &Trigger| {
+            trigger.kind.as_deref() == Some(kind) || trigger.patterns.iter().any(|pattern| is_of(pattern))
+        };
+        let waits = |step: &Step| matches!(&step.action, Action::WaitForEvent { topic, .. } if is_of(topic.text()));
+        let reads = |condition: &Condition| condition.references().entities.iter().any(|entity| entity.kind == kind);
+        self.triggers.iter().any(starts)
+            || self.steps.iter().any(waits)
+            || self.conditions().into_iter().any(reads)
+    }
+}
+
 impl Action {
     /// The conditions that it is about.
     pub fn conditions(&self) -> &[Condition] {

@@ -5,6 +5,7 @@
 
 mod ears;
 pub mod engine;
+pub mod grants;
 mod index;
 mod older;
 mod overlap;

@@ -1,0 +1,128 @@
+//! Which events reach which roles. Decides nothing by itself: asks the catalog for privileges and the core for the rules.
+//!
+//! Every process keeps the grants of the snapshot that it last asked in; they are read again only if some definition has
+//! changed since. Privileges of roles are asked anew for each batch.
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use automation_core::topic::grants::{Grants, Right};
+use pgrx::pg_sys;
+
+use crate::error::{EngineError, EngineResult};
+use crate::pg::{identity, names};
+use crate::store::events::{Event, Op};
+use crate::store::kinds::Kind;
+use crate::store::{automations, kinds, topic_grants};
+
+/// The grants, and the owners of kinds without a table.
+#[derive(Default)]
+pub struct Hearing {
+    grants: Grants<pg_sys::Oid>,
+    kinds: HashMap<String, pg_sys::Oid>,
+}
+
+/// The grants, and the state of the definitions of which they are.
+type Known = (Option<(i64, i64)>, Rc<Hearing>);
+
+thread_local!(static CURRENT: RefCell<Known> = RefCell::new((None, Rc::default())));
+
+/// The grants as this snapshot has them.
+pub fn current() -> Rc<Hearing> {
+    at(automations::fingerprint())
+}
+
+/// The grants of a state of the definitions.
+pub fn at(fingerprint: (i64, i64)) -> Rc<Hearing> {
+    CURRENT.with(|current| {
+        let mut current = current.borrow_mut();
+        if current.0 != Some(fingerprint) {
+            let hearing = Hearing { grants: topic_grants::all().into_iter().collect(), kinds: kinds::stateless() };
+            *current = (Some(fingerprint), Rc::new(hearing));
+        }
+        current.1.clone()
+    })
+}
+
+/// Which roles have the privileges of which, remembered for as long as a batch is worked on.
+#[derive(Default)]
+pub struct Privileges(RefCell<HashMap<(pg_sys::Oid, pg_sys::Oid), bool>>);
+
+impl Privileges {
+    fn has(&self, member: pg_sys::Oid, role: pg_sys::Oid) -> bool {
+        member == role || *self.0.borrow_mut().entry((member, role)).or_insert_with(|| identity::has_role(member, role))
+    }
+}
+
+impl Hearing {
+    /// May a role read an event in the log? The rule of the view automation.events: one of a table by the table's rights, and
+    /// none of a table whose row security policies apply to the role; one of a kind without a table by the rights of the
+    /// kind; one that a role emitted by its grants; the engine's own with the privileges of the role they belong to.
+    pub fn may_read(&self, role: pg_sys::Oid, event: &Event, privileges: &Privileges) -> bool {
+        let has = |member, role| privileges.has(member, role);
+        if let Some(relation) = event.relation {
+            return identity::may_read(relation, role) && !identity::sees_some_rows_only(relation, role);
+        }
+        match event.op {
+            Op::Emitted if !event.is_engines() => {
+                event.role == role || self.grants.may_read(role, event.role, &event.topic(), has)
+            }
+            Op::Created | Op::Updated | Op::Deleted | Op::Truncated => {
+                let kind = event.kind.as_deref().unwrap_or_default();
+                let owner = self.kinds.get(kind).copied().unwrap_or(event.role);
+                self.grants.may_use_kind(Right::Listen, role, owner, kind, has)
+            }
+            Op::Emitted | Op::Started | Op::Signalled | Op::Ended | Op::Moved => has(role, event.role),
+        }
+    }
+
+    /// Does an automation of `owner` hear an event on its own topic? Of a table's event it is not asked here whether the owner
+    /// may read the table.
+    pub fn hears(&self, owner: pg_sys::Oid, event: &Event, topic: &str, privileges: &Privileges) -> bool {
+        let has = |member, role| privileges.has(member, role);
+        match event.op {
+            // A superuser could start every automation by hand, so its events do. Reading the log is another matter.
+            Op::Emitted if !event.is_engines() => {
+                self.grants.hears(owner, event.role, topic, has) || identity::is_superuser(event.role)
+            }
+            _ => event.relation.is_some() || self.may_read(owner, event, privileges),
+        }
+    }
+
+    /// Does an automation of `owner` hear an event on a topic that rules of these roles derived?
+    pub fn hears_derived(
+        &self,
+        owner: pg_sys::Oid,
+        event: &Event,
+        topic: &str,
+        makers: &[pg_sys::Oid],
+        privileges: &Privileges,
+    ) -> bool {
+        let has = |member, role| privileges.has(member, role);
+        makers.iter().any(|maker| self.grants.may_start(*maker, owner, topic, has))
+            && (event.relation.is_some() || self.may_read(owner, event, privileges))
+    }
+
+    /// May a role read or write entities of a kind without a table?
+    pub fn may_use(&self, right: Right, role: pg_sys::Oid, kind: &Kind) -> bool {
+        self.grants.may_use_kind(right, role, kind.owner, &kind.kind, identity::has_role)
+    }
+}
+
+/// Refuses the current user what the owner of a kind without a table has not granted.
+pub fn check_kind(right: Right, kind: &Kind) -> EngineResult<()> {
+    let user = identity::current_user();
+    // Most are their owner's: no grant needs to be read for them.
+    if kind.owner == user || identity::has_role(user, kind.owner) || current().may_use(right, user, kind) {
+        return Ok(());
+    }
+    let role = |oid| names::role_name(oid).unwrap_or_default();
+    let (name, owner) = (&kind.kind, role(kind.owner));
+    Err(EngineError::not_allowed(format!("permission denied for kind \"{name}\""))
+        .detail(format!("It belongs to \"{owner}\", the role that first gave one of its entities a state."))
+        .hint(format!(
+            "Ask \"{owner}\" for: SELECT automation.grant_topic('{}', '{name}', '{}').",
+            role(user),
+            right.name()
+        )))
+}

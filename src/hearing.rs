@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use automation_core::topic::grants::{Grants, Right};
+use automation_core::topic::grants::{Grants, Right, Roles};
 use pgrx::pg_sys;
 
 use crate::error::{EngineError, EngineResult};
@@ -48,9 +48,13 @@ pub fn at(fingerprint: (i64, i64)) -> Rc<Hearing> {
 #[derive(Default)]
 pub struct Privileges(RefCell<HashMap<(pg_sys::Oid, pg_sys::Oid), bool>>);
 
-impl Privileges {
-    fn has(&self, member: pg_sys::Oid, role: pg_sys::Oid) -> bool {
-        member == role || *self.0.borrow_mut().entry((member, role)).or_insert_with(|| identity::has_role(member, role))
+impl Roles<pg_sys::Oid> for Privileges {
+    fn has(&self, role: pg_sys::Oid, other: pg_sys::Oid) -> bool {
+        role == other || *self.0.borrow_mut().entry((role, other)).or_insert_with(|| identity::has_role(role, other))
+    }
+
+    fn is_member(&self, role: pg_sys::Oid, other: pg_sys::Oid) -> bool {
+        self.has(role, other) && identity::was_made_member(role, other)
     }
 }
 
@@ -59,31 +63,29 @@ impl Hearing {
     /// none of a table whose row security policies apply to the role; one of a kind without a table by the rights of the
     /// kind; one that a role emitted by its grants; the engine's own with the privileges of the role they belong to.
     pub fn may_read(&self, role: pg_sys::Oid, event: &Event, privileges: &Privileges) -> bool {
-        let has = |member, role| privileges.has(member, role);
         if let Some(relation) = event.relation {
             return identity::may_read(relation, role) && !identity::sees_some_rows_only(relation, role);
         }
         match event.op {
             Op::Emitted if !event.is_engines() => {
-                event.role == role || self.grants.may_read(role, event.role, &event.topic(), has)
+                event.role == role || self.grants.may_read(role, event.role, &event.topic(), privileges)
             }
             Op::Created | Op::Updated | Op::Deleted | Op::Truncated => {
                 let kind = event.kind.as_deref().unwrap_or_default();
                 let owner = self.kinds.get(kind).copied().unwrap_or(event.role);
-                self.grants.may_use_kind(Right::Listen, role, owner, kind, has)
+                self.grants.may_use_kind(Right::Listen, role, owner, kind, privileges)
             }
-            Op::Emitted | Op::Started | Op::Signalled | Op::Ended | Op::Moved => has(role, event.role),
+            Op::Emitted | Op::Started | Op::Signalled | Op::Ended | Op::Moved => privileges.has(role, event.role),
         }
     }
 
     /// Does an automation of `owner` hear an event on its own topic? Of a table's event it is not asked here whether the owner
     /// may read the table.
     pub fn hears(&self, owner: pg_sys::Oid, event: &Event, topic: &str, privileges: &Privileges) -> bool {
-        let has = |member, role| privileges.has(member, role);
         match event.op {
             // A superuser could start every automation by hand, so its events do. Reading the log is another matter.
             Op::Emitted if !event.is_engines() => {
-                self.grants.hears(owner, event.role, topic, has) || identity::is_superuser(event.role)
+                self.grants.hears(owner, event.role, topic, privileges) || identity::is_superuser(event.role)
             }
             _ => event.relation.is_some() || self.may_read(owner, event, privileges),
         }
@@ -98,14 +100,13 @@ impl Hearing {
         makers: &[pg_sys::Oid],
         privileges: &Privileges,
     ) -> bool {
-        let has = |member, role| privileges.has(member, role);
-        makers.iter().any(|maker| self.grants.may_start(*maker, owner, topic, has))
+        makers.iter().any(|maker| self.grants.may_start(*maker, owner, topic, privileges))
             && (event.relation.is_some() || self.may_read(owner, event, privileges))
     }
 
     /// May a role read or write entities of a kind without a table?
     pub fn may_use(&self, right: Right, role: pg_sys::Oid, kind: &Kind) -> bool {
-        self.grants.may_use_kind(right, role, kind.owner, &kind.kind, identity::has_role)
+        self.grants.may_use_kind(right, role, kind.owner, &kind.kind, &Privileges::default())
     }
 }
 

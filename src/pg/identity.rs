@@ -43,6 +43,12 @@ pub fn has_role(member: pg_sys::Oid, role: pg_sys::Oid) -> bool {
     unsafe { pg_sys::has_privs_of_role(member, role) }
 }
 
+/// Was `role` made a member of `other`, directly or through other roles? Being a superuser does not count.
+pub fn was_made_member(role: pg_sys::Oid, other: pg_sys::Oid) -> bool {
+    // SAFETY: a catalog look-up.
+    unsafe { pg_sys::is_member_of_role_nosuper(role, other) }
+}
+
 /// Runs an engine statement of ours with the rights of the extension's owner and with a search path that no user can
 /// put objects into. Only for statements over our own tables with values of built-in types.
 pub fn as_engine<R>(work: impl FnOnce() -> R) -> R {

@@ -155,6 +155,8 @@ SELECT tried($$ SELECT automation.derive_event('d_sensor', 'd.switched_on', 'tru
 SELECT tried($$ SELECT automation.drop_derived_event('d_sensor', 'd.switched_on') $$);
 SELECT count(*) FROM automation.derived_events WHERE kind = 'd_sensor';
 RESET ROLE;
+-- whose rule it is decides whom it starts
+SELECT automation.grant_topic('regress_d_one', 'd.switched_on', 'emit', of => current_user::text);
 SELECT name FROM automation.define('d-sensor', trigger => automation.on_event('d.switched_on'), steps => ARRAY[says()]);
 SELECT automation.set_state('d_sensor', 'one', '{"on": true}') > 0 AS set;
 SELECT happened();

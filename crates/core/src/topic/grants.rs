@@ -4,8 +4,9 @@
 //! listener read the event, and the listener's side lets the emitter start runs. A grant speaks for one side (`of`), or for
 //! all roles; one that was given by a role with the privileges of both sides settles both questions.
 //!
-//! Membership answers only half: a listener with the privileges of the emitter may read, an emitter with the privileges of the
-//! listener may start. The other half must never follow from it, because a role can make any other role its own member.
+//! A role that was made a member of another hears what that one emits. A superuser has the privileges of every role, but is
+//! nobody's member by that: it may read all events and start all automations, while its own automations are not everybody's
+//! to start.
 
 /// What a grant lets its grantee do with topics under a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,14 @@ impl Right {
             Right::Listen => Right::Emit,
         }
     }
+}
+
+/// What is known of roles. `R` names one.
+pub trait Roles<R> {
+    /// Has `role` the privileges of `other`? A superuser has those of all.
+    fn has(&self, role: R, other: R) -> bool;
+    /// Was `role` made a member of `other`? A superuser is a member of none by being one.
+    fn is_member(&self, role: R, other: R) -> bool;
 }
 
 /// A grant. `R` names a role.
@@ -81,41 +90,42 @@ impl<R> FromIterator<Grant<R>> for Grants<R> {
 }
 
 impl<R: Copy + PartialEq> Grants<R> {
-    /// Does an automation of `listener` hear what `emitter` emits on a topic? `has(a, b)`: has `a` the privileges of `b`?
-    pub fn hears(&self, listener: R, emitter: R, topic: &str, has: impl Fn(R, R) -> bool) -> bool {
+    /// Does an automation of `listener` hear what `emitter` emits on a topic?
+    pub fn hears(&self, listener: R, emitter: R, topic: &str, roles: &impl Roles<R>) -> bool {
         listener == emitter
-            || (self.may_read(listener, emitter, topic, &has) && self.may_start(emitter, listener, topic, &has))
+            || (self.may_read(listener, emitter, topic, roles) && self.may_start(emitter, listener, topic, roles))
     }
 
     /// May `reader` read what `emitter` emits on a topic?
-    pub fn may_read(&self, reader: R, emitter: R, topic: &str, has: impl Fn(R, R) -> bool) -> bool {
+    pub fn may_read(&self, reader: R, emitter: R, topic: &str, roles: &impl Roles<R>) -> bool {
         reader == emitter
-            || has(reader, emitter)
+            || roles.has(reader, emitter)
             || self.under(topic).any(|grant| match grant.right {
-                Right::Listen => grant.speaks_for(emitter) && has(reader, grant.grantee),
+                Right::Listen => grant.speaks_for(emitter) && roles.has(reader, grant.grantee),
                 Right::Emit => {
-                    grant.settled && grant.of.is_none_or(|of| has(reader, of)) && has(emitter, grant.grantee)
+                    grant.settled && grant.of.is_none_or(|of| roles.has(reader, of)) && roles.has(emitter, grant.grantee)
                 }
             })
     }
 
     /// May `emitter` start runs of `owner`'s automations by an event on a topic?
-    pub fn may_start(&self, emitter: R, owner: R, topic: &str, has: impl Fn(R, R) -> bool) -> bool {
+    pub fn may_start(&self, emitter: R, owner: R, topic: &str, roles: &impl Roles<R>) -> bool {
         emitter == owner
-            || has(emitter, owner)
+            || roles.has(emitter, owner)
+            || roles.is_member(owner, emitter)
             || self.under(topic).any(|grant| match grant.right {
-                Right::Emit => grant.speaks_for(owner) && has(emitter, grant.grantee),
-                Right::Listen => grant.settled && grant.speaks_for(emitter) && has(owner, grant.grantee),
+                Right::Emit => grant.speaks_for(owner) && roles.has(emitter, grant.grantee),
+                Right::Listen => grant.settled && grant.speaks_for(emitter) && roles.has(owner, grant.grantee),
             })
     }
 
     /// May `role` read (listen) or write (emit) entities of a kind that belongs to `owner`? A kind has one owner who decides
     /// alone, and whoever listens to it has named it.
-    pub fn may_use_kind(&self, right: Right, role: R, owner: R, kind: &str, has: impl Fn(R, R) -> bool) -> bool {
+    pub fn may_use_kind(&self, right: Right, role: R, owner: R, kind: &str, roles: &impl Roles<R>) -> bool {
         role == owner
-            || has(role, owner)
+            || roles.has(role, owner)
             || self.under(kind).any(|grant| {
-                grant.right == right && grant.speaks_for(owner) && has(role, grant.grantee)
+                grant.right == right && grant.speaks_for(owner) && roles.has(role, grant.grantee)
             })
     }
 
@@ -144,14 +154,25 @@ pub fn prefix_of(given: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Grant, Grants, Right, is_under, prefix_of};
+    use super::{Grant, Grants, Right, Roles, is_under, prefix_of};
 
     const A: u32 = 1;
     const B: u32 = 2;
     const SUPER: u32 = 10;
 
-    fn has(member: u32, role: u32) -> bool {
-        member == role || member == SUPER
+    const OF_A: u32 = 3;
+
+    /// OF_A is a member of A.
+    struct Known;
+
+    impl Roles<u32> for Known {
+        fn has(&self, role: u32, other: u32) -> bool {
+            role == other || role == SUPER || self.is_member(role, other)
+        }
+
+        fn is_member(&self, role: u32, other: u32) -> bool {
+            role == OF_A && other == A
+        }
     }
 
     fn grants(all: &[(Right, u32, Option<u32>, bool)]) -> Grants<u32> {
@@ -168,43 +189,49 @@ mod tests {
     #[test]
     fn without_a_grant_an_event_is_for_its_own_role() {
         let none = grants(&[]);
-        assert!(none.hears(A, A, "payments.ok", has));
-        assert!(!none.hears(A, B, "payments.ok", has) && !none.hears(B, A, "payments.ok", has));
+        assert!(none.hears(A, A, "payments.ok", &Known));
+        assert!(!none.hears(A, B, "payments.ok", &Known) && !none.hears(B, A, "payments.ok", &Known));
         // a superuser reads all, and may start all; neither makes it hear, or be heard
-        assert!(none.may_read(SUPER, A, "payments.ok", has) && !none.hears(SUPER, A, "payments.ok", has));
-        assert!(none.may_start(SUPER, A, "payments.ok", has) && !none.hears(A, SUPER, "payments.ok", has));
+        assert!(none.may_read(SUPER, A, "payments.ok", &Known) && !none.hears(SUPER, A, "payments.ok", &Known));
+        assert!(none.may_start(SUPER, A, "payments.ok", &Known) && !none.hears(A, SUPER, "payments.ok", &Known));
+    }
+
+    #[test]
+    fn a_member_hears_the_role_and_the_role_does_not_hear_its_member() {
+        let none = grants(&[]);
+        assert!(none.hears(OF_A, A, "payments.ok", &Known) && !none.hears(A, OF_A, "payments.ok", &Known));
     }
 
     #[test]
     fn a_grant_of_one_side_never_speaks_for_the_other() {
         // B lets A listen: that does not let B start A's automations
         let forged = grants(&[(Right::Listen, A, Some(B), false)]);
-        assert!(forged.may_read(A, B, "payments.ok", has) && !forged.hears(A, B, "payments.ok", has));
+        assert!(forged.may_read(A, B, "payments.ok", &Known) && !forged.hears(A, B, "payments.ok", &Known));
         // B lets A emit: that does not let B read what A emits
         let spied = grants(&[(Right::Emit, A, Some(B), false)]);
-        assert!(!spied.may_read(B, A, "payments.ok", has) && !spied.hears(B, A, "payments.ok", has));
+        assert!(!spied.may_read(B, A, "payments.ok", &Known) && !spied.hears(B, A, "payments.ok", &Known));
     }
 
     #[test]
     fn both_sides_together_or_one_who_speaks_for_both() {
         let both = grants(&[(Right::Listen, A, Some(B), false), (Right::Emit, B, Some(A), false)]);
-        assert!(both.hears(A, B, "payments.ok", has) && !both.hears(B, A, "payments.ok", has));
-        assert!(!both.hears(A, B, "payment.ok", has));
+        assert!(both.hears(A, B, "payments.ok", &Known) && !both.hears(B, A, "payments.ok", &Known));
+        assert!(!both.hears(A, B, "payment.ok", &Known));
         for settled in [(Right::Listen, A, Some(B), true), (Right::Emit, B, Some(A), true)] {
             let one = grants(&[settled]);
-            assert!(one.hears(A, B, "payments", has) && !one.hears(B, A, "payments", has), "{settled:?}");
+            assert!(one.hears(A, B, "payments", &Known) && !one.hears(B, A, "payments", &Known), "{settled:?}");
         }
         let all = grants(&[(Right::Emit, B, None, true)]);
-        assert!(all.hears(A, B, "payments.ok", has) && !all.hears(B, A, "payments.ok", has));
+        assert!(all.hears(A, B, "payments.ok", &Known) && !all.hears(B, A, "payments.ok", &Known));
     }
 
     #[test]
     fn a_kind_has_one_owner_who_decides() {
         let read = grants(&[(Right::Listen, B, Some(A), false)]);
-        assert!(read.may_use_kind(Right::Listen, B, A, "payments", has));
-        assert!(!read.may_use_kind(Right::Emit, B, A, "payments", has));
-        assert!(!read.may_use_kind(Right::Listen, B, SUPER, "payments", has));
-        assert!(grants(&[]).may_use_kind(Right::Emit, SUPER, A, "payments", has));
+        assert!(read.may_use_kind(Right::Listen, B, A, "payments", &Known));
+        assert!(!read.may_use_kind(Right::Emit, B, A, "payments", &Known));
+        assert!(!read.may_use_kind(Right::Listen, B, SUPER, "payments", &Known));
+        assert!(grants(&[]).may_use_kind(Right::Emit, SUPER, A, "payments", &Known));
     }
 
     #[test]

@@ -135,6 +135,16 @@ impl EngineError {
         Self::new(PgSqlErrorCode::ERRCODE_NULL_VALUE_NOT_ALLOWED, format!("{name} must not be null"))
     }
 
+    pub fn too_deep() -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_STATEMENT_TOO_COMPLEX, "JSON document is nested too deeply")
+            .detail("A document can have 127 levels.")
+    }
+
+    /// A file of the server's machine cannot be read.
+    pub fn unreadable_file(path: &str, why: impl Into<String>) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_UNDEFINED_FILE, format!("could not read file \"{path}\"")).detail(why)
+    }
+
     pub fn wrong_object(message: impl Into<String>) -> Self {
         Self::new(PgSqlErrorCode::ERRCODE_WRONG_OBJECT_TYPE, message)
     }
@@ -274,6 +284,35 @@ fn expression_code(kind: ExprErrorKind) -> PgSqlErrorCode {
         ExprErrorKind::OutOfRange => PgSqlErrorCode::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
         ExprErrorKind::InvalidPattern => PgSqlErrorCode::ERRCODE_INVALID_REGULAR_EXPRESSION,
         _ => PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+    }
+}
+
+/// Does work whose arguments must not get into the server's log: an error of it is logged without the statement that was
+/// sent and without the context, in which a statement or its parameters may stand as well. The caller sees all of it.
+pub fn without_statement<T>(work: impl FnOnce() -> EngineResult<T>) -> EngineResult<T> {
+    // SAFETY: as for the caret: the callback lives as long as the transaction, longer than the report of its error. It is
+    // taken off again if there is none.
+    unsafe {
+        let callback =
+            pg_sys::MemoryContextAllocZero(pg_sys::TopTransactionContext, size_of::<pg_sys::ErrorContextCallback>())
+                .cast::<pg_sys::ErrorContextCallback>();
+        let previous = pg_sys::error_context_stack;
+        (*callback).previous = previous;
+        (*callback).callback = Some(hide_statement);
+        pg_sys::error_context_stack = callback;
+        let result = work();
+        if result.is_ok() {
+            pg_sys::error_context_stack = previous;
+        }
+        result
+    }
+}
+
+unsafe extern "C-unwind" fn hide_statement(_argument: *mut std::ffi::c_void) {
+    // SAFETY: the functions only set fields of the current error.
+    unsafe {
+        pg_sys::errhidestmt(true);
+        pg_sys::errhidecontext(true);
     }
 }
 

@@ -1,9 +1,9 @@
 //! Entities and events.
 use automation_core::topic::grants::Right;
 use automation_core::value::Value;
+use pgrx::JsonB;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
-use pgrx::{JsonB, PgRelation};
 
 use super::topics;
 use crate::capture::{attach, naming, read};
@@ -15,6 +15,7 @@ use crate::pg::clock;
 use crate::pg::engine_sql::Arg;
 use crate::pg::identity::current_user;
 use crate::pg::jsonb::Jsonb;
+use crate::pg::regclass::Regclass;
 use crate::store::events::{NewEvent, Op, append_event, claim_dedup, name_dedup};
 use crate::store::kinds::{self, Watched};
 use crate::store::{automations, log};
@@ -22,34 +23,38 @@ use crate::store::{automations, log};
 /// Records every change of a table from now on.
 #[pg_extern]
 fn watch_table(
-    rel: Option<PgRelation>,
+    rel: Option<Regclass>,
     kind: default!(Option<&str>, "NULL"),
-    id_columns: default!(Option<Vec<String>>, "NULL"),
-    columns: default!(Option<Vec<String>>, "NULL"),
-    ignore: default!(Vec<String>, "'{}'"),
+    id_columns: default!(Option<Vec<Option<String>>>, "NULL"),
+    columns: default!(Option<Vec<Option<String>>>, "NULL"),
+    ignore: default!(Option<Vec<Option<String>>>, "'{}'"),
     tenant_column: default!(Option<&str>, "NULL"),
 ) -> Result<String, ErrorReport> {
-    let rel = rel.ok_or_else(|| EngineError::invalid("the table to watch must not be null")).or_report()?;
-    let relation = rel.oid();
-    // CREATE TRIGGER refuses a table that this session still has open.
-    drop(rel);
-    attach::watch(attach::Request {
-        relation,
-        kind: kind.map(str::to_owned),
-        id_columns,
-        columns,
-        ignore,
-        tenant_column: tenant_column.map(str::to_owned),
-    })
-    .or_report()
+    let request = || {
+        let rel = rel.ok_or_else(|| EngineError::invalid("the table to watch must not be null"))?;
+        Ok(attach::Request {
+            relation: rel.0,
+            kind: kind.map(str::to_owned),
+            id_columns: id_columns.map(|names| column_names("id_columns", names)).transpose()?,
+            columns: columns.map(|names| column_names("columns", names)).transpose()?,
+            ignore: column_names("ignore", ignore.unwrap_or_default())?,
+            tenant_column: tenant_column.map(str::to_owned),
+        })
+    };
+    request().and_then(attach::watch).or_report()
+}
+
+/// The names in a list that a caller has given.
+fn column_names(argument: &str, names: Vec<Option<String>>) -> EngineResult<Vec<String>> {
+    let named =
+        |name: Option<String>| name.ok_or_else(|| EngineError::null_argument(&format!("a column of {argument}")));
+    names.into_iter().map(named).collect()
 }
 
 /// Stops recording changes of a table. True if it was watched.
 #[pg_extern]
-fn unwatch_table(rel: PgRelation) -> Result<bool, ErrorReport> {
-    let relation = rel.oid();
-    drop(rel);
-    attach::unwatch(relation).or_report()
+fn unwatch_table(rel: Regclass) -> Result<bool, ErrorReport> {
+    attach::unwatch(rel.0).or_report()
 }
 
 /// Gives an entity without a table its state; an event if that is a real change.
@@ -92,8 +97,8 @@ fn remove_state(kind: &str, id: &str) -> Result<Option<i64>, ErrorReport> {
 fn state(kind: &str, id: &str) -> Result<Option<JsonB>, ErrorReport> {
     read::state(kind, id)
         .and_then(|text| {
-            text.map(|text| serde_json::from_str(&text).map(JsonB).map_err(|error| EngineError::bug(error.to_string())))
-                .transpose()
+            // A column of the table may hold a document that is nested deeper than ours can be.
+            text.map(|text| serde_json::from_str(&text).map(JsonB).map_err(|_| EngineError::too_deep())).transpose()
         })
         .or_report()
 }
@@ -222,19 +227,41 @@ fn record_difference(kind: &str, id: &str, old: Option<&Json>, new: Option<&Json
 /// Publishes an event. With a dedup key, a second emission within a day returns the first event's id instead.
 #[pg_extern]
 fn emit(
-    topic: &str,
-    payload: default!(Jsonb, "'{}'"),
+    topic: Option<&str>,
+    payload: default!(Option<Jsonb>, "'{}'"),
     dedup_key: default!(Option<&str>, "NULL"),
     tenant: default!(Option<&str>, "NULL"),
 ) -> Result<i64, ErrorReport> {
-    emit_event(topic, &payload.0, dedup_key, tenant).or_report()
+    let payload = payload.map_or(Json::Null, |payload| payload.0);
+    topic
+        .ok_or_else(|| EngineError::null_argument("topic"))
+        .and_then(|topic| emit_event(topic, &payload, dedup_key, tenant))
+        .or_report()
 }
+
+/// Most bytes of a tenant, and of a dedup key. An index holds both beside a topic, and an entry of an index has a limit.
+const MAX_TENANT: usize = 200;
+const MAX_DEDUP_KEY: usize = 1000;
 
 /// Tenants of the engine's own are for nobody else.
 pub fn check_tenant(tenant: Option<&str>) -> EngineResult<()> {
-    match tenant.filter(|tenant| tenant.is_empty() || tenant.starts_with('_')) {
-        Some(tenant) => Err(EngineError::invalid(format!("invalid tenant \"{tenant}\""))
-            .hint("A tenant is not empty; names that begin with an underscore are reserved.")),
+    match tenant {
+        Some(tenant) if tenant.is_empty() || tenant.starts_with('_') => {
+            Err(EngineError::invalid(format!("invalid tenant \"{tenant}\""))
+                .hint("A tenant is not empty; names that begin with an underscore are reserved."))
+        }
+        Some(tenant) if tenant.len() > MAX_TENANT => Err(EngineError::invalid("the name of the tenant is too long")
+            .detail(format!("It has {} bytes, and can have {MAX_TENANT}.", tenant.len()))),
+        _ => Ok(()),
+    }
+}
+
+/// A key that the index of dedup keys can hold.
+fn check_dedup_key(key: Option<&str>) -> EngineResult<()> {
+    match key.map(str::len).filter(|length| *length > MAX_DEDUP_KEY) {
+        Some(length) => Err(EngineError::invalid("the dedup key is too long")
+            .detail(format!("It has {length} bytes, and can have {MAX_DEDUP_KEY}."))
+            .hint("Use a digest of it, such as md5(key).")),
         None => Ok(()),
     }
 }
@@ -242,6 +269,7 @@ pub fn check_tenant(tenant: Option<&str>) -> EngineResult<()> {
 fn emit_event(topic: &str, payload: &Json, dedup_key: Option<&str>, tenant: Option<&str>) -> EngineResult<i64> {
     topics::check_published(topic)?;
     check_tenant(tenant)?;
+    check_dedup_key(dedup_key)?;
     let own = context::tenant();
     let tenant = tenant.or(own.as_deref());
     if let Some(key) = dedup_key {

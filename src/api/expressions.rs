@@ -35,7 +35,7 @@ fn evaluate_expression(text: &str, scope: &serde_json::Value) -> EngineResult<Op
     if value.is_null() {
         return Ok(None);
     }
-    let json = serde_json::from_str(&value.to_json()).map_err(|error| EngineError::bug(error.to_string()))?;
+    let json = serde_json::from_str(&value.to_json()).map_err(|_| EngineError::too_deep())?;
     Ok(Some(JsonB(json)))
 }
 

@@ -23,6 +23,7 @@ pub mod numeric_text;
 pub mod query_pages;
 pub mod random;
 pub mod raw;
+pub mod regclass;
 pub mod session;
 pub mod settings;
 pub mod snapshot;

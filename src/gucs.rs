@@ -1,8 +1,8 @@
 //! Settings: private statics, `init`, typed getters. No other file touches a `GucSetting`.
 #![allow(unsafe_code)]
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
-use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
+use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PgSqlErrorCode, PostgresGucEnum, pg_sys};
 
 static ENABLED: GucSetting<bool> = GucSetting::<bool>::new(true);
 static CAPTURE: GucSetting<bool> = GucSetting::<bool>::new(true);
@@ -192,14 +192,20 @@ pub fn init() {
         GucContext::Sighup,
         GucFlags::UNIT_MIN,
     );
-    GucRegistry::define_string_guc(
-        c"automation_engine.actor",
-        c"On whose behalf this session writes.",
-        c"Recorded with each change; an application sets it to its own user.",
-        &ACTOR,
-        GucContext::Userset,
-        flags,
-    );
+    // SAFETY: the hook reads the new value and says what is wrong with it, nothing else.
+    unsafe {
+        GucRegistry::define_string_guc_with_hooks(
+            c"automation_engine.actor",
+            c"On whose behalf this session writes.",
+            c"Recorded with each change; an application sets it to its own user. Names that begin with system: are the engine's.",
+            &ACTOR,
+            GucContext::Userset,
+            flags,
+            Some(check_actor),
+            None,
+            None,
+        );
+    }
     GucRegistry::define_enum_guc(
         c"automation_engine.hot_flow",
         c"Which executions can pause an automation without a limit of its own.",
@@ -247,6 +253,38 @@ pub fn init() {
     );
     // SAFETY: called once from _PG_init, after all settings of ours are defined.
     unsafe { pgrx::pg_sys::MarkGUCPrefixReserved(c"automation_engine".as_ptr()) }
+}
+
+/// What an actor must not begin with, in any case: the engine's own runs and schedules are recorded so.
+const RESERVED_ACTORS: &str = "system:";
+
+/// Refuses an actor that would pass for the engine. A value of ALTER ROLE, ALTER DATABASE or the configuration file that is
+/// refused is left out with a warning; nobody is kept from logging in by it.
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn check_actor(
+    value: *mut *mut std::ffi::c_char,
+    _extra: *mut *mut std::ffi::c_void,
+    _source: pg_sys::GucSource::Type,
+) -> bool {
+    // SAFETY: Postgres hands over a NUL-terminated text or null; the messages are read after this has returned, in the
+    // memory that Postgres keeps for them.
+    unsafe {
+        if (*value).is_null() || !is_reserved_actor(CStr::from_ptr(*value).to_bytes()) {
+            return true;
+        }
+        pg_sys::GUC_check_errcode(PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE as i32);
+        pg_sys::GUC_check_errdetail_string =
+            pg_sys::pstrdup(c"Actors that begin with \"system:\" are those of the engine's own runs.".as_ptr());
+        pg_sys::GUC_check_errhint_string = pg_sys::pstrdup(
+            c"Set it to the user of your application, as in SET automation_engine.actor = 'user:42'.".as_ptr(),
+        );
+        false
+    }
+}
+
+fn is_reserved_actor(actor: &[u8]) -> bool {
+    let begin = actor.trim_ascii_start().get(..RESERVED_ACTORS.len());
+    begin.is_some_and(|begin| begin.eq_ignore_ascii_case(RESERVED_ACTORS.as_bytes()))
 }
 
 /// What goes out of the database.

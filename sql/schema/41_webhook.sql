@@ -17,6 +17,10 @@ CREATE FUNCTION automation.set_secret(name text, value text, host text DEFAULT N
 RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'set_secret_wrapper';
 COMMENT ON FUNCTION automation.set_secret(text, text, text, text) IS 'Keeps a secret, sealed; nobody can read it back. With host, it is sent nowhere else. Replaced, the one before still signs for a day.';
 
+CREATE FUNCTION automation.set_secret_from_file(name text, path text, host text DEFAULT NULL, owner text DEFAULT NULL)
+RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'set_secret_from_file_wrapper';
+COMMENT ON FUNCTION automation.set_secret_from_file(text, text, text, text) IS 'As set_secret(), with the value in a file on the server''s machine, so that it stands in no statement and no log. Needs pg_read_server_files.';
+
 CREATE FUNCTION automation.drop_secret(name text, owner text DEFAULT NULL)
 RETURNS boolean LANGUAGE c AS 'MODULE_PATHNAME', 'drop_secret_wrapper';
 COMMENT ON FUNCTION automation.drop_secret(text, text) IS 'Forgets a secret; true if it was there.';

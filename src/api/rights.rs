@@ -88,6 +88,7 @@ const AUTHOR: &[&str] = &[
     "store_state",
     "webhook",
     "set_secret",
+    "set_secret_from_file",
     "drop_secret",
     "set_endpoint",
     "drop_endpoint",

@@ -1,4 +1,8 @@
 //! Secrets and named receivers: set, replaced, dropped; never read.
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+
 use automation_core::expr::ExprError;
 use automation_core::webhook::{
     Address, DEFAULT_ATTEMPTS, DEFAULT_TIMEOUT_MS, Header, MAX_ATTEMPTS, MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, NAME_HINT,
@@ -9,7 +13,7 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-use crate::error::{EngineError, EngineResult, OrReport};
+use crate::error::{EngineError, EngineResult, OrReport, without_statement};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::{clock, identity, names};
 use crate::secrets::seal;
@@ -27,7 +31,49 @@ fn set_secret(
     host: Option<&str>,
     owner: Option<&str>,
 ) -> Result<(), ErrorReport> {
-    keep_secret(name, value, host, owner).or_report()
+    without_statement(|| keep_secret(name, value, host, owner)).or_report()
+}
+
+/// The same with the value in a file on the server's machine, so that it stands in no statement.
+#[pg_extern(sql = false)]
+fn set_secret_from_file(
+    name: Option<&str>,
+    path: Option<&str>,
+    host: Option<&str>,
+    owner: Option<&str>,
+) -> Result<(), ErrorReport> {
+    let keep = || {
+        let path = path.ok_or_else(|| EngineError::null_argument("path"))?;
+        if !identity::may_read_server_files(identity::current_user()) {
+            return Err(EngineError::not_allowed("permission denied to read files of the server")
+                .detail("Only roles with privileges of the role \"pg_read_server_files\" may do that.")
+                .hint("Use automation.set_secret()."));
+        }
+        let value = read_secret(path)?;
+        keep_secret(name, Some(&value), host, owner)
+    };
+    keep().or_report()
+}
+
+/// What is in a file, without the line end that editors put there.
+fn read_secret(path: &str) -> EngineResult<String> {
+    let unreadable = |why: String| EngineError::unreadable_file(path, why);
+    if path.is_empty() || path.contains('\0') {
+        return Err(EngineError::invalid("invalid path"));
+    }
+    // A pipe would keep us waiting for its other end.
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = file.map_err(|error| unreadable(format!("{error}.")))?;
+    if !file.metadata().is_ok_and(|about| about.is_file()) {
+        return Err(unreadable("It is not a regular file.".to_owned()));
+    }
+    let mut text = String::new();
+    // The value and its line end, and one byte by which to know that it is too long.
+    let read = file.take(MAX_SECRET as u64 + 3).read_to_string(&mut text);
+    // The error would say nothing of what is in the file.
+    read.map_err(|error| unreadable(format!("{error}.")))?;
+    let value = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(value.strip_suffix('\r').unwrap_or(value).to_owned())
 }
 
 fn keep_secret(name: Option<&str>, value: Option<&str>, host: Option<&str>, owner: Option<&str>) -> EngineResult<()> {

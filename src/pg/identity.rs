@@ -49,6 +49,11 @@ pub fn was_made_member(role: pg_sys::Oid, other: pg_sys::Oid) -> bool {
     unsafe { pg_sys::is_member_of_role_nosuper(role, other) }
 }
 
+/// May `role` read any file that the server can read?
+pub fn may_read_server_files(role: pg_sys::Oid) -> bool {
+    has_role(role, pg_sys::Oid::from(pg_sys::ROLE_PG_READ_SERVER_FILES))
+}
+
 /// Runs an engine statement of ours with the rights of the extension's owner and with a search path that no user can
 /// put objects into. Only for statements over our own tables with values of built-in types.
 pub fn as_engine<R>(work: impl FnOnce() -> R) -> R {

@@ -1,6 +1,8 @@
 //! Keeping house: partitions ahead of time, retention, folding counters. Each chore fails alone and never holds up
 //! routing; each waits at most a moment for a lock and comes back next time.
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 
 use crate::gucs;
 use crate::pg::catch::PgError;
@@ -9,6 +11,7 @@ use crate::pg::engine_sql::{execute, query_one};
 use crate::pg::identity::as_engine;
 use crate::pg::subtransaction::in_subtransaction;
 use crate::router::Swept;
+use crate::shmem::{my_database, shared};
 use crate::store::{
     automations, bulk, dispatches, dwells, egress_rules, endpoints, gates, history, kinds, live, numeric_memory,
     outbox, owners, partitions, router, schedules, secrets, signals, stats, step_stats, subscriptions,
@@ -30,8 +33,10 @@ thread_local!(static TIDIED: Cell<i64> = const { Cell::new(i64::MIN / 2) });
 /// Does every chore that is due.
 pub fn keep_house() {
     let today = clock::day(clock::now());
-    chore("partitions", || partitions::ensure(today + 1, today + DAYS_AHEAD));
-    chore("retention", || drop_old(today));
+    for (place, table) in partitions::TABLES.into_iter().enumerate() {
+        chore(PARTITIONS[place], || partitions::ensure(table, today + 1, today + DAYS_AHEAD));
+    }
+    drop_old(today);
     chore("counters", || {
         if stats::size() > STAT_BYTES {
             stats::fold();
@@ -151,26 +156,125 @@ pub fn fold_definition_changes() {
     }
 }
 
+/// The chores by table, in the order of `partitions::TABLES`.
+const PARTITIONS: [&str; 4] =
+    ["partitions of event", "partitions of run_history", "partitions of delivery", "partitions of delivery_attempt"];
+const RETENTION: [&str; 4] =
+    ["retention of event", "retention of run_history", "retention of delivery", "retention of delivery_attempt"];
+
+/// The chores that status() can name, each by its bit in shared memory; the last one stands for all others.
+const KNOWN: [&str; 25] = [
+    PARTITIONS[0],
+    PARTITIONS[1],
+    PARTITIONS[2],
+    PARTITIONS[3],
+    RETENTION[0],
+    RETENTION[1],
+    RETENTION[2],
+    RETENTION[3],
+    "counters",
+    "gates",
+    "histories",
+    "counters of steps and tenants",
+    "dedup keys",
+    "signals",
+    "ticks",
+    "numbers",
+    "bulk jobs",
+    "owners",
+    "receivers",
+    "kinds",
+    "subscriptions",
+    "sweep",
+    "definitions",
+    "routed events",
+    "another chore",
+];
+
+/// How often in a row a chore may find a table locked until that is a failure.
+const MOST_PUT_OFF: u32 = 10;
+/// A chore that goes on failing is told of again after so many times: once an hour, as a rule.
+const REMIND_AFTER: u32 = 60;
+
+thread_local!(static FAILED: RefCell<HashMap<String, u32>> = RefCell::new(HashMap::new()));
+
 fn chore<R>(name: &str, work: impl FnOnce() -> R) {
     let outcome = in_subtransaction(|| {
         work();
         Ok::<(), PgError>(())
     });
-    if let Err(error) = outcome {
+    let failures = FAILED.with(|failed| {
+        let mut failed = failed.borrow_mut();
+        match &outcome {
+            Ok(()) => {
+                failed.remove(name);
+                0
+            }
+            Err(_) => *failed.entry(name.to_owned()).and_modify(|times| *times += 1).or_insert(1),
+        }
+    });
+    let Err(error) = outcome else {
+        note(name, false);
+        return;
+    };
+    if error.sqlstate == "55P03" && failures < MOST_PUT_OFF {
         pgrx::debug1!("automation_engine: {name} put off: {}", error.message);
+        return;
+    }
+    note(name, true);
+    // Whoever calls sweep() is told each time.
+    let tell = !is_worker() || failures == 1 || error.sqlstate == "55P03" && failures == MOST_PUT_OFF;
+    if tell || failures.is_multiple_of(REMIND_AFTER) {
+        let detail = error.detail.map(|detail| format!(" ({detail})")).unwrap_or_default();
+        pgrx::warning!("automation_engine: housekeeping failed at \"{name}\": {}{detail}", error.message);
     }
 }
 
-/// Drops whole days that are past their retention; events only if every one of them has been routed.
+fn is_worker() -> bool {
+    // SAFETY: reads a process global.
+    #[allow(unsafe_code)]
+    unsafe {
+        pgrx::pg_sys::MyBackendType == pgrx::pg_sys::BackendType::B_BG_WORKER
+    }
+}
+
+/// Tells status() whether a chore fails.
+fn note(name: &str, fails: bool) {
+    let Some(slot) = shared().database(my_database()) else { return };
+    let place = KNOWN.iter().position(|known| *known == name).unwrap_or(KNOWN.len() - 1);
+    if fails {
+        slot.failing_chores.fetch_or(1 << place, Ordering::AcqRel);
+    } else {
+        slot.failing_chores.fetch_and(!(1 << place), Ordering::AcqRel);
+    }
+}
+
+/// The chores that failed when they were last tried.
+pub fn failing() -> Vec<&'static str> {
+    let bits = shared().database(my_database()).map_or(0, |slot| slot.failing_chores.load(Ordering::Acquire));
+    KNOWN.iter().enumerate().filter(|(place, _)| bits & 1 << place != 0).map(|(_, name)| *name).collect()
+}
+
+/// Drops whole days that are past their retention; events only if every one of them has been routed. What a day without a
+/// partition left in the default one is deleted.
 fn drop_old(today: i64) {
-    let routed_before = as_engine(router::oldest_unrouted_day).unwrap_or(today);
-    for table in partitions::TABLES {
-        let keep = if table == "event" { gucs::event_retention_days() } else { gucs::history_retention_days() };
+    let mut routed_before = None;
+    chore("routed events", || routed_before = Some(as_engine(router::oldest_unrouted_day).unwrap_or(today)));
+    for (place, table) in partitions::TABLES.into_iter().enumerate() {
+        let is_log = table.name == "event";
+        let keep = if is_log { gucs::event_retention_days() } else { gucs::history_retention_days() };
         let Some(keep) = keep else { continue };
-        let limit = if table == "event" { (today - keep).min(routed_before) } else { today - keep };
-        for day in partitions::days(table).into_iter().filter(|day| *day < limit) {
-            chore("dropping a day", || partitions::drop_day(table, day));
-        }
+        let limit = match routed_before {
+            _ if !is_log => today - keep,
+            Some(routed_before) => (today - keep).min(routed_before),
+            None => continue,
+        };
+        chore(RETENTION[place], || {
+            partitions::delete_strays(table, limit);
+            for day in partitions::days(table.name).into_iter().filter(|day| *day < limit) {
+                partitions::drop_day(table.name, day);
+            }
+        });
     }
 }
 

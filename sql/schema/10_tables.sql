@@ -244,8 +244,10 @@ CREATE TABLE automation_internal.run_history (
     parent         bigint,
     output         json,
     state          json,
+    -- by the wall; ended_at goes by the clock of the session, which set_clock() may have set to any time
+    recorded_at    timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
     CONSTRAINT run_history_status_check CHECK (status IN ('completed', 'failed', 'cancelled', 'skipped', 'hot'))
-) PARTITION BY RANGE (ended_at);
+) PARTITION BY RANGE (recorded_at);
 COMMENT ON TABLE automation_internal.run_history IS 'Runs that ended, with their steps. output: the variables of a run that has any; state: where a failed run stood, for retry_run(). Insert-only; retention drops partitions.';
 CREATE INDEX run_history_id_idx ON automation_internal.run_history (id);
 CREATE TABLE automation_internal.run_history_default PARTITION OF automation_internal.run_history DEFAULT;

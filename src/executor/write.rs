@@ -93,7 +93,7 @@ fn put_down(ended: &[EndedRun]) {
     if ended.is_empty() {
         return;
     }
-    history::insert(clock::engine_now(), ended);
+    history::insert(clock::engine_now(), clock::now(), ended);
     let had_waited: Vec<&EndedRun> = ended.iter().filter(|run| run.live.is_some()).collect();
     if !had_waited.is_empty() {
         let waits = had_waited.iter().flat_map(|run| {

@@ -284,8 +284,9 @@ unsafe fn plan(sql: &'static str, args: &[Arg]) -> pg_sys::SPIPlanPtr {
     plan
 }
 
-/// Runs text that had to be put together because it names objects (always quoted), as whoever is current.
-pub fn run_ddl(sql: &str) {
+/// Runs text that had to be put together because it names objects (always quoted), as whoever is current. Returns how
+/// many rows it touched or found.
+pub fn run_ddl(sql: &str) -> u64 {
     let source = CString::new(sql).unwrap_or_default();
     // SAFETY: SPI is opened and closed around the statement.
     unsafe {
@@ -294,6 +295,8 @@ pub fn run_ddl(sql: &str) {
         if code < 0 {
             pgrx::error!("automation_engine bug: statement failed with SPI code {code}: {sql}");
         }
+        let rows = pg_sys::SPI_processed;
         pg_sys::SPI_finish();
+        rows
     }
 }

@@ -78,20 +78,20 @@ impl EndedRun {
     }
 }
 
-/// Appends runs to the history.
-pub fn insert(at: Micros, runs: &[EndedRun]) -> bool {
+/// Appends runs to the history. `ended_at` is by the clock of the session, `recorded_at` by the wall: the partition and
+/// how long it is kept go by the latter, so that a session with a clock of its own cannot fill days that are yet to come.
+pub fn insert(ended_at: Micros, recorded_at: Micros, runs: &[EndedRun]) -> bool {
     let text = |value: &Option<String>| value.as_ref().map(|text| varlena(text.as_bytes()));
     append(
         "run_history",
-        at,
+        recorded_at,
         runs.iter().map(|run| {
             [
                 Some(pg_sys::Datum::from(run.id)),
                 Some(pg_sys::Datum::from(run.event_id)),
                 Some(pg_sys::Datum::from(run.event_at)),
                 Some(pg_sys::Datum::from(run.started_at)),
-                // The partition was chosen by `at`; every row of the batch must fall into it.
-                Some(pg_sys::Datum::from(at)),
+                Some(pg_sys::Datum::from(ended_at)),
                 Some(pg_sys::Datum::from(run.owner)),
                 Some(pg_sys::Datum::from(run.automation_id)),
                 Some(pg_sys::Datum::from(run.version_id)),
@@ -109,6 +109,8 @@ pub fn insert(at: Micros, runs: &[EndedRun]) -> bool {
                 run.parent.map(pg_sys::Datum::from),
                 text(&run.output),
                 text(&run.state),
+                // The partition was chosen by it; every row of the batch must fall into that.
+                Some(pg_sys::Datum::from(recorded_at)),
             ]
         }),
     )

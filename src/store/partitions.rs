@@ -1,39 +1,87 @@
 //! Partitions of the append-only tables: made ahead, dropped when old. Never waits long for a lock: a waiting ACCESS
 //! EXCLUSIVE lock would hold up every writer behind it.
 use crate::pg::append::partition_name;
+use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
 use crate::pg::engine_sql::{query, run_ddl};
 use crate::pg::identity::as_engine;
 use crate::pg::names;
 use crate::pg::settings::Pinned;
 
-pub const TABLES: [&str; 4] = ["event", "run_history", "delivery", "delivery_attempt"];
+/// A table with a partition for each day.
+#[derive(Clone, Copy, Debug)]
+pub struct Log {
+    pub name: &'static str,
+    /// The column whose day it is. By the clock on the wall, never by one that a session has set.
+    key: &'static str,
+}
 
-/// Makes sure that the days from `first` to `last` have their partitions. A day whose rows may already be in the
-/// default partition is left there: attaching would have to move them.
-pub fn ensure(first: i64, last: i64) {
+pub const TABLES: [Log; 4] = [
+    Log { name: "event", key: "occurred_at" },
+    Log { name: "run_history", key: "recorded_at" },
+    Log { name: "delivery", key: "ended_at" },
+    Log { name: "delivery_attempt", key: "ended_at" },
+];
+
+/// Most rows that are moved out of the default partition, under a lock that keeps writers away from it.
+const MOST_MOVED: u64 = 20_000;
+/// Most rows of the default partition that are deleted at once.
+const MOST_DELETED: u64 = 10_000;
+
+/// Makes sure that the days from `first` to `last` of a table have their partitions. Rows of such a day may be in the
+/// default partition already, because the clock on the wall was ahead for a while: they move to the new one.
+pub fn ensure(table: Log, first: i64, last: i64) {
     let pinned = Pinned::new();
     pinned.set(c"lock_timeout", c"100ms");
-    for table in TABLES {
-        for day in first..=last {
-            if names::internal_relation(&partition_name(table, day)).is_none() {
-                as_engine(|| create(table, day));
-            }
+    for day in first..=last {
+        if names::internal_relation(&partition_name(table.name, day)).is_none() {
+            as_engine(|| create(table, day));
         }
     }
 }
 
-fn create(table: &str, day: i64) {
-    let name = partition_name(table, day);
+fn create(table: Log, day: i64) {
+    let name = partition_name(table.name, day);
+    let Log { name: parent, key } = table;
     let (from, to) = (literal(clock::day_start(day)), literal(clock::day_start(day + 1)));
     // Made beside the table and then attached: that takes a weaker lock on the table than CREATE ... PARTITION OF.
-    run_ddl(&format!("CREATE TABLE automation_internal.{name} (LIKE automation_internal.{table} INCLUDING ALL)"));
+    run_ddl(&format!("CREATE TABLE automation_internal.{name} (LIKE automation_internal.{parent} INCLUDING ALL)"));
+    let of_the_day =
+        format!("FROM automation_internal.{parent}_default AS d WHERE d.{key} >= {from} AND d.{key} < {to}");
+    let strays = |most: u64| run_ddl(&format!("SELECT {of_the_day} LIMIT {most}"));
+    if strays(1) > 0 {
+        run_ddl(&format!("LOCK TABLE automation_internal.{parent}_default IN ACCESS EXCLUSIVE MODE"));
+        if strays(MOST_MOVED + 1) > MOST_MOVED {
+            PgError {
+                detail: Some(format!("More than {MOST_MOVED} rows of that day are in {parent}_default.")),
+                hint: Some("The day does without; what is in the default partition is deleted when it is old.".into()),
+                ..PgError::new("55000", format!("there is no partition {name}"))
+            }
+            .raise();
+        }
+        run_ddl(&format!(
+            "WITH moved AS (DELETE {of_the_day} RETURNING d.*) INSERT INTO automation_internal.{name} SELECT m.* FROM moved AS m"
+        ));
+    }
     run_ddl(&format!(
-        "ALTER TABLE automation_internal.{table} ATTACH PARTITION automation_internal.{name} FOR VALUES FROM ({from}) TO ({to})"
+        "ALTER TABLE automation_internal.{parent} ATTACH PARTITION automation_internal.{name} FOR VALUES FROM ({from}) TO ({to})"
     ));
     if !names::creating_extension() {
         run_ddl(&format!("ALTER EXTENSION automation_engine ADD TABLE automation_internal.{name}"));
     }
+}
+
+/// Deletes rows of the default partition that are older than a day, some at a time. A whole day that had no partition of
+/// its own is there: the server was down when it should have been made.
+pub fn delete_strays(table: Log, before: i64) -> u64 {
+    let Log { name, key } = table;
+    let limit = literal(clock::day_start(before));
+    let delete = format!(
+        "DELETE FROM automation_internal.{name}_default AS d
+          WHERE d.ctid = ANY (ARRAY(SELECT o.ctid FROM automation_internal.{name}_default AS o
+                                     WHERE o.{key} < {limit} LIMIT {MOST_DELETED}))"
+    );
+    as_engine(|| run_ddl(&delete))
 }
 
 fn literal(at: Micros) -> String {

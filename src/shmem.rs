@@ -6,9 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, 
 use automation_core::places::Place;
 use pgrx::pg_sys;
 
+use crate::failpoint::skips;
 use crate::store::event_ids;
 
+/// Most databases with the extension.
 pub const DATABASES: usize = 64;
+/// How many of them a test may leave.
+const FEW: usize = 3;
 pub const EXECUTORS: usize = 128;
 
 /// The whole segment. Zeroed memory is a valid, empty state but for the locks, see `attach`.
@@ -83,6 +87,8 @@ pub struct DatabaseSlot {
     pub courier_failed: AtomicI64,
     /// Waits that only the sweep found fulfilled; stays 0 unless a wake-up was lost.
     pub rescued: AtomicI64,
+    /// The chores of the janitor that failed when they were last tried, a bit for each, see src/janitor.rs.
+    pub failing_chores: AtomicU32,
     pub event_ids: event_ids::Counter,
 }
 
@@ -250,22 +256,94 @@ impl Shared {
         self.databases.iter().find(|slot| slot.database.load(Ordering::Acquire) == oid.to_u32())
     }
 
-    /// The slot of a database, taking a free one if it has none yet.
+    /// The slot of a database, taking one if it has none yet. None if all are taken by databases with the extension.
     pub fn database_or_new(&self, oid: pg_sys::Oid) -> Option<&DatabaseSlot> {
-        if let Some(slot) = self.database(oid) {
-            return Some(slot);
-        }
+        self.database(oid).or_else(|| self.take(oid, |_| {}))
+    }
+
+    /// The slot of a database that may have got or lost the extension: its workers are to be started if it has it.
+    pub fn expect_database(&self, oid: pg_sys::Oid) -> Option<&DatabaseSlot> {
+        self.take(oid, |slot| {
+            if slot.state.load(Ordering::Acquire) == STATE_ABSENT {
+                slot.state.store(STATE_UNKNOWN, Ordering::Release);
+            }
+            slot.retry_at.store(0, Ordering::Release);
+            slot.stopped.store(false, Ordering::Release);
+        })
+    }
+
+    /// The slot of a database from which workers are to stay away until the calling process lets them return.
+    pub fn hold_database(&self, oid: pg_sys::Oid) -> Option<&DatabaseSlot> {
+        self.take(oid, |slot| slot.quiesced_by.store(my_pid(), Ordering::Release))
+    }
+
+    /// Finds or takes the slot of a database and prepares it, while no other process can take that slot.
+    fn take(&self, oid: pg_sys::Oid, prepare: impl FnOnce(&DatabaseSlot)) -> Option<&DatabaseSlot> {
         // One at a time: a database with two slots would get two conductors.
+        self.alone(|| {
+            let slot = self.database(oid).or_else(|| {
+                let slot = self
+                    .usable()
+                    .find(|slot| slot.is_free())
+                    .or_else(|| self.usable().find(|slot| self.empty(slot)))?;
+                slot.database.store(oid.to_u32(), Ordering::Release);
+                Some(slot)
+            })?;
+            prepare(slot);
+            Some(slot)
+        })
+    }
+
+    /// The slots in use. Tests make them scarce.
+    fn usable(&self) -> impl Iterator<Item = &DatabaseSlot> {
+        let most = if skips("slots") { FEW } else { DATABASES };
+        self.databases.iter().take(most)
+    }
+
+    /// Could a database that has no slot get one now?
+    pub fn has_room(&self) -> bool {
+        self.usable().any(|slot| slot.is_free() || self.is_reusable(slot))
+    }
+
+    /// Is this the slot of a database that was found to be without the extension, and which no process uses?
+    fn is_reusable(&self, slot: &DatabaseSlot) -> bool {
+        let database = pg_sys::Oid::from(slot.database.load(Ordering::Acquire));
+        slot.state.load(Ordering::Acquire) == STATE_ABSENT
+            && slot.quiesced_by.load(Ordering::Acquire) == 0
+            && !self.is_staffed(slot, database)
+    }
+
+    /// Does a process work for the database of this slot?
+    fn is_staffed(&self, slot: &DatabaseSlot, database: pg_sys::Oid) -> bool {
+        slot.conductor_pid.load(Ordering::Acquire) != 0
+            || slot.courier_pid.load(Ordering::Acquire) != 0
+            || self.executors_of(database).next().is_some()
+    }
+
+    /// Takes a slot away from a database that was found to be without the extension. A transaction that has created the
+    /// extension there and not committed yet may draw ids with it: then it stays.
+    fn empty(&self, slot: &DatabaseSlot) -> bool {
+        self.is_reusable(slot) && slot.event_ids.while_unused(|| slot.free()).is_some()
+    }
+
+    /// Frees the slot of a database that is gone, unless a process still works for it.
+    pub fn forget(&self, slot: &DatabaseSlot) {
+        self.alone(|| {
+            let database = pg_sys::Oid::from(slot.database.load(Ordering::Acquire));
+            if !self.is_staffed(slot, database) {
+                slot.free();
+            }
+        });
+    }
+
+    /// Runs `work`, which raises nothing, while no other process gives or takes a slot.
+    fn alone<R>(&self, work: impl FnOnce() -> R) -> R {
         // SAFETY: a lock of ours; nothing in between can fail.
         unsafe { pg_sys::LWLockAcquire(self.taking.get(), pg_sys::LWLockMode::LW_EXCLUSIVE) };
-        let taken = self.database(oid).or_else(|| {
-            let free = self.databases.iter().find(|slot| slot.database.load(Ordering::Acquire) == 0)?;
-            free.database.store(oid.to_u32(), Ordering::Release);
-            Some(free)
-        });
+        let done = work();
         // SAFETY: pairs with the above.
         unsafe { pg_sys::LWLockRelease(self.taking.get()) };
-        taken
+        done
     }
 
     pub fn executors_of(&self, database: pg_sys::Oid) -> impl Iterator<Item = &ExecutorSlot> {
@@ -398,8 +476,25 @@ impl DatabaseSlot {
         self.quiesced_by.load(Ordering::Acquire) != 0
     }
 
-    pub fn free(&self) {
+    fn is_free(&self) -> bool {
+        self.database.load(Ordering::Acquire) == 0
+    }
+
+    /// Is it still the slot of this database?
+    pub fn is_of(&self, database: pg_sys::Oid) -> bool {
+        self.database.load(Ordering::Acquire) == database.to_u32()
+    }
+
+    /// The extension is not in the database; another one may take the slot.
+    pub fn leave_absent(&self) {
+        // Before the state says so. What was drawn is gone with the extension; the next one counts from its own beginning.
+        self.event_ids.forget();
+        self.leave_conductor(STATE_ABSENT);
+    }
+
+    fn free(&self) {
         self.leave_conductor(STATE_UNKNOWN);
+        self.retry_at.store(0, Ordering::Release);
         self.quiesced_by.store(0, Ordering::Release);
         self.stopped.store(false, Ordering::Release);
         self.out_of_workers.store(false, Ordering::Release);
@@ -408,6 +503,7 @@ impl DatabaseSlot {
         self.timer_hint.store(0, Ordering::Release);
         self.next_timer.store(0, Ordering::Release);
         self.rescued.store(0, Ordering::Release);
+        self.failing_chores.store(0, Ordering::Release);
         self.outbox_filled.store(false, Ordering::Release);
         self.courier_stop.store(false, Ordering::Release);
         self.courier_starved.store(false, Ordering::Release);

@@ -10,8 +10,8 @@ use crate::error::{EngineError, EngineResult, OrReport};
 use crate::executor::{self, Claimer, Work};
 use crate::pg::{clock, identity, names};
 use crate::router::{self, Routed};
-use crate::shmem::{self, DatabaseSlot, STATE_PRESENT, shared};
-use crate::store::{dispatches, health, owners};
+use crate::shmem::{self, DATABASES, DatabaseSlot, STATE_PRESENT, shared};
+use crate::store::{dispatches, health, owners, partitions};
 use crate::workers::{launcher, registration};
 use crate::{context, gucs, janitor, workers};
 
@@ -162,7 +162,9 @@ fn announce_extension() -> Result<(), ErrorReport> {
         .or_report();
     }
     let today = clock::day(clock::now());
-    crate::store::partitions::ensure(today, today + 1);
+    for table in partitions::TABLES {
+        partitions::ensure(table, today, today + 1);
+    }
     if shared().has_launcher() {
         workers::wake::launcher_at_commit();
     } else {
@@ -204,6 +206,12 @@ fn status_rows() -> Vec<StatusRow> {
         Some(slot) if slot.out_of_workers.load(Ordering::Acquire) => {
             row("conductor", "waiting", Some("max_worker_processes is used up".to_owned()))
         }
+        None if shared().has_launcher() && !shared().has_room() => {
+            let detail = format!(
+                "all {DATABASES} slots for databases are taken; DROP EXTENSION automation_engine in one that does not need it, then SELECT automation.start_workers() here"
+            );
+            row("conductor", "no slot", Some(detail))
+        }
         _ => row("conductor", "not running", None),
     };
     rows.push(conductor);
@@ -221,6 +229,11 @@ fn status_rows() -> Vec<StatusRow> {
     let rescued = slot.map_or(0, |slot| slot.rescued.load(Ordering::Acquire));
     let detail = (rescued > 0).then(|| "Wake-ups that only the sweep found; automation.log names the runs.".to_owned());
     rows.push(row("rescued_wakeups", &rescued.to_string(), detail));
+    let failing = janitor::failing();
+    if !failing.is_empty() {
+        let detail = format!("failing: {}; the server's log says why", failing.join(", "));
+        rows.push(row("housekeeping", "warning", Some(detail)));
+    }
     rows.extend(health::findings());
     rows
 }

@@ -47,45 +47,56 @@ impl Counter {
         unsafe { pg_sys::LWLockInitialize(self.lock.get(), tranche) };
     }
 
-    /// Forgets what it knows, when its place is for another database.
+    /// Forgets what it knows, when the extension is gone or its place is for another database.
     pub fn forget(&self) {
         self.sequence.store(0, Ordering::SeqCst);
         self.next.store(0, Ordering::SeqCst);
     }
 
-    /// The next id, if it is known: what a sequence's number stands beside is that sequence's.
+    /// Runs `work` if no sequence uses the counter, and lets none begin to meanwhile. None if one does.
+    pub fn while_unused<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
+        // SAFETY: a lock of ours; `work` raises nothing.
+        unsafe { pg_sys::LWLockAcquire(self.lock.get(), pg_sys::LWLockMode::LW_EXCLUSIVE) };
+        let done = (self.sequence.load(Ordering::SeqCst) == 0).then(work);
+        // SAFETY: pairs with the above.
+        unsafe { pg_sys::LWLockRelease(self.lock.get()) };
+        done
+    }
+
+    /// The next id, if it is known: what a sequence's number stands beside is that sequence's. Looked at before and after,
+    /// since the place may be given to another database in between.
     fn known_next(&self, sequence: &Sequence) -> Option<i64> {
-        (self.sequence.load(Ordering::SeqCst) == sequence.number)
-            .then(|| self.next.load(Ordering::SeqCst))
-            .filter(|next| *next > 0)
+        let is_its_own = || self.sequence.load(Ordering::SeqCst) == sequence.number;
+        is_its_own().then(|| self.next.load(Ordering::SeqCst)).filter(|next| *next > 0 && is_its_own())
     }
 
-    /// Draws ids that follow each other, at least one and at most `most`: the first, and how many.
-    fn draw(&self, sequence: &Sequence, most: i64) -> (i64, i64) {
-        loop {
-            let known = self.known_next(sequence);
-            let Some(next) = known.filter(|next| !is_used_up(*next)) else {
-                match self.draw_from_new_block(sequence, known, most) {
-                    Some(drawn) => return drawn,
-                    None => continue,
-                }
-            };
-            let count = most.min(left_in_block(next));
-            if self.next.compare_exchange(next, next + count, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-                return (next, count);
-            }
-        }
+    /// Draws ids that follow each other, at least one and at most `most`: the first, and how many. None if that must be
+    /// tried again, perhaps at another place: another process was quicker.
+    fn draw(&self, sequence: &Sequence, most: i64, is_ours: impl Fn() -> bool) -> Option<(i64, i64)> {
+        let known = self.known_next(sequence);
+        let Some(next) = known.filter(|next| !is_used_up(*next)) else {
+            return self.draw_from_new_block(sequence, known, most, is_ours);
+        };
+        let count = most.min(left_in_block(next));
+        let drawn = self.next.compare_exchange(next, next + count, Ordering::SeqCst, Ordering::SeqCst);
+        drawn.is_ok().then_some((next, count))
     }
 
-    /// None if somebody else has fetched a block meanwhile.
-    fn draw_from_new_block(&self, sequence: &Sequence, seen: Option<i64>, most: i64) -> Option<(i64, i64)> {
+    /// None if another process has fetched a block meanwhile, or the place was given to another database.
+    fn draw_from_new_block(
+        &self,
+        sequence: &Sequence,
+        seen: Option<i64>,
+        most: i64,
+        is_ours: impl Fn() -> bool,
+    ) -> Option<(i64, i64)> {
         // SAFETY: a lock of ours and a sequence of ours; if it fails, the rollback lets go of the lock. The sequence is
         // locked before: waiting for it with the other lock in hand could not be broken off.
         unsafe {
             let opened = pg_sys::relation_open(sequence.relation, pg_sys::RowExclusiveLock as i32);
             pg_sys::relation_close(opened, pg_sys::NoLock as i32);
             pg_sys::LWLockAcquire(self.lock.get(), pg_sys::LWLockMode::LW_EXCLUSIVE);
-            let drawn = (self.known_next(sequence) == seen).then(|| {
+            let drawn = (is_ours() && self.known_next(sequence) == seen).then(|| {
                 let (first, count) = (nextval_internal(sequence.relation, false), most.min(BLOCK));
                 // In this order: who finds the sequence's number finds an id of it, or none.
                 self.next.store(first + count, Ordering::SeqCst);
@@ -128,10 +139,11 @@ pub fn draw(count: usize, mut take: impl FnMut(usize, i64)) {
     let mut place = 0;
     while place < count {
         let most = (count - place) as i64;
-        let (first, drawn) = match shared().database_or_new(my_database()) {
-            Some(slot) => slot.event_ids.draw(&sequence, most),
-            None => draw_alone(&sequence, most),
+        let drawn = match shared().database_or_new(my_database()) {
+            Some(slot) => slot.event_ids.draw(&sequence, most, || slot.is_of(my_database())),
+            None => Some(draw_alone(&sequence, most)),
         };
+        let Some((first, drawn)) = drawn else { continue };
         for id in first..first + drawn {
             take(place, id);
             place += 1;

@@ -63,7 +63,7 @@ pub extern "C-unwind" fn automation_conductor_main(argument: pg_sys::Datum) {
     match ready {
         Ok(true) => {}
         Ok(false) => {
-            slot.leave_conductor(STATE_ABSENT);
+            slot.leave_absent();
             shared().wake_launcher();
             registration::exit(0);
         }
@@ -145,8 +145,8 @@ impl Conductor {
                     registration::wait(timeout);
                 }
                 Next::Leave => {
-                    self.slot.leave_conductor(STATE_ABSENT);
                     self.stop_all();
+                    self.slot.leave_absent();
                     registration::exit(0);
                 }
             }

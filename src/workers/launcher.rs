@@ -1,7 +1,7 @@
 //! The launcher: one per cluster. Looks which databases there are and keeps a conductor running for each that has the
 //! extension. Level-triggered: every look compares what should run with what does.
 #![allow(unsafe_code)]
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -11,10 +11,12 @@ use pgrx::prelude::*;
 use super::registration::{self, Handle, Process};
 use super::txn::in_transaction;
 use crate::pg::clock;
-use crate::shmem::{self, DatabaseSlot, STATE_ABSENT, STATE_PRESENT, STATE_STARTING, STATE_UNKNOWN, shared};
+use crate::shmem::{self, DATABASES, DatabaseSlot, STATE_ABSENT, STATE_PRESENT, STATE_STARTING, STATE_UNKNOWN, shared};
 
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(1);
+/// While databases wait for a slot that others are about to give back.
+const SOON: Duration = Duration::from_millis(100);
 const SECOND: i64 = 1_000_000;
 
 pub const PROCESS: Process<'static> = Process {
@@ -27,12 +29,7 @@ pub const PROCESS: Process<'static> = Process {
 
 /// Makes the launcher look at a database that may have got or lost the extension.
 pub fn expect(database: pg_sys::Oid) {
-    if let Some(slot) = shared().database_or_new(database) {
-        if slot.state.load(Ordering::Acquire) == STATE_ABSENT {
-            slot.state.store(STATE_UNKNOWN, Ordering::Release);
-        }
-        slot.retry_at.store(0, Ordering::Release);
-        slot.stopped.store(false, Ordering::Release);
+    if let Some(slot) = shared().expect_database(database) {
         slot.announce_events();
     }
     shared().wake_launcher();
@@ -55,7 +52,7 @@ pub extern "C-unwind" fn automation_launcher_main(_argument: pg_sys::Datum) {
     registration::set_application_name("automation_engine launcher");
     shared().become_launcher();
     registration::at_exit(on_exit, 0);
-    Launcher { handles: HashMap::new(), seen: None, looked_at: 0 }.work()
+    Launcher { handles: HashMap::new(), seen: None, looked_at: 0, absent: HashSet::new(), left_out: Vec::new() }.work()
 }
 
 struct Launcher {
@@ -63,6 +60,10 @@ struct Launcher {
     /// (wishes, completed transactions) at the last look.
     seen: Option<(u64, u64)>,
     looked_at: i64,
+    /// Databases that were found to be without the extension. They need no slot; CREATE EXTENSION takes one.
+    absent: HashSet<u32>,
+    /// Databases that found no slot, the oid of each.
+    left_out: Vec<u32>,
 }
 
 impl Launcher {
@@ -86,9 +87,7 @@ impl Launcher {
             match in_transaction(databases) {
                 Ok(databases) => {
                     forget_dropped(&databases);
-                    for database in databases {
-                        shared().database_or_new(database);
-                    }
+                    self.find_places(&databases);
                     self.seen = Some((wanted, completed));
                     self.looked_at = now;
                 }
@@ -101,7 +100,32 @@ impl Launcher {
                 wait = RETRY;
             }
         }
+        if !self.left_out.is_empty() && shared().has_room() {
+            // Places become free as databases turn out to be without the extension.
+            self.seen = None;
+            wait = wait.min(SOON);
+        }
         wait
+    }
+
+    /// Sees to it that every database that has the extension, or may have it, has a slot.
+    fn find_places(&mut self, databases: &[pg_sys::Oid]) {
+        for slot in &shared().databases {
+            let database = slot.database.load(Ordering::Acquire);
+            match slot.state.load(Ordering::Acquire) {
+                STATE_ABSENT => self.absent.insert(database),
+                _ => self.absent.remove(&database),
+            };
+        }
+        self.absent.retain(|known| databases.iter().any(|database| database.to_u32() == *known));
+        let placeless = |database: &&pg_sys::Oid| {
+            !self.absent.contains(&database.to_u32()) && shared().database_or_new(**database).is_none()
+        };
+        let left_out: Vec<u32> = databases.iter().filter(placeless).map(|database| database.to_u32()).collect();
+        if !shared().has_room() {
+            left_out.iter().filter(|database| !self.left_out.contains(database)).for_each(|database| tell(*database));
+        }
+        self.left_out = left_out;
     }
 
     /// Brings one database to where it should be. True if it must be looked at again soon.
@@ -166,12 +190,24 @@ impl Launcher {
     }
 }
 
+/// Says in the server's log that the engine cannot work in a database.
+fn tell(database: u32) {
+    let name = in_transaction(|| registration::database_name(pg_sys::Oid::from(database)));
+    let name = name.unwrap_or_else(|_| database.to_string());
+    pgrx::ereport!(
+        PgLogLevel::WARNING,
+        PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+        format!("automation_engine cannot look at database \"{name}\": all {DATABASES} slots are taken"),
+        "A server has slots for so many databases with the extension. Drop the extension where it is not needed."
+    );
+}
+
 /// Frees the slots of databases that are gone.
 fn forget_dropped(databases: &[pg_sys::Oid]) {
     for slot in &shared().databases {
         let oid = slot.database.load(Ordering::Acquire);
         if oid != 0 && !databases.iter().any(|database| database.to_u32() == oid) {
-            slot.free();
+            shared().forget(slot);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Making way for commands that need a database, or our tables, to themselves: DROP DATABASE, ALTER DATABASE RENAME,
-//! CREATE DATABASE TEMPLATE, DROP EXTENSION, ALTER EXTENSION UPDATE. The session that runs one asks the workers of that
+//! Making way for commands that need a database, or our tables, to themselves: DROP DATABASE, ALTER DATABASE RENAME and
+//! SET TABLESPACE, CREATE DATABASE TEMPLATE, DROP EXTENSION, ALTER EXTENSION UPDATE. The session that runs one asks the workers of that
 //! database to leave, waits until they have, and lets them return when its transaction ends.
 #![allow(unsafe_code)]
 use std::cell::Cell;
@@ -119,7 +119,12 @@ unsafe fn database_needed(statement: *mut pg_sys::Node) -> Option<pg_sys::Oid> {
                     .then(|| owned((*rename).subname))
                     .flatten()
             }
-            pg_sys::NodeTag::T_AlterDatabaseStmt => owned((*statement.cast::<pg_sys::AlterDatabaseStmt>()).dbname),
+            pg_sys::NodeTag::T_AlterDatabaseStmt => {
+                let alter = statement.cast::<pg_sys::AlterDatabaseStmt>();
+                // The other options, such as CONNECTION LIMIT, only change the catalog, and a transaction that does so
+                // may stay open for as long as its session likes.
+                option_of((*alter).options, b"tablespace").and_then(|_| owned((*alter).dbname))
+            }
             pg_sys::NodeTag::T_CreatedbStmt => template_of(statement.cast()),
             pg_sys::NodeTag::T_DropStmt => {
                 let drop = statement.cast::<pg_sys::DropStmt>();
@@ -148,12 +153,17 @@ unsafe fn owned(name: *const std::ffi::c_char) -> Option<pg_sys::Oid> {
 }
 
 unsafe fn template_of(statement: *mut pg_sys::CreatedbStmt) -> Option<pg_sys::Oid> {
+    // SAFETY: the options of CREATE DATABASE.
+    unsafe { option_of((*statement).options, b"template").and_then(|option| owned(pg_sys::defGetString(option))) }
+}
+
+/// The option of this name.
+unsafe fn option_of(options: *mut pg_sys::List, name: &[u8]) -> Option<*mut pg_sys::DefElem> {
     // SAFETY: a list of DefElem nodes.
     unsafe {
-        pgrx::PgList::<pg_sys::DefElem>::from_pg((*statement).options)
+        pgrx::PgList::<pg_sys::DefElem>::from_pg(options)
             .iter_ptr()
-            .find(|option| CStr::from_ptr((**option).defname).to_bytes() == b"template")
-            .and_then(|option| owned(pg_sys::defGetString(option)))
+            .find(|option| CStr::from_ptr((**option).defname).to_bytes() == name)
     }
 }
 
@@ -192,15 +202,14 @@ fn lock_watched_tables() {
 
 /// Asks the workers of a database to leave and waits until they have.
 fn hold(database: pg_sys::Oid) {
-    let Some(slot) = shared().database(database) else { return };
+    // Also where no worker has been yet: none is to come while the command runs.
+    let Some(slot) = shared().hold_database(database) else { return };
     register();
     let mut held = HELD.take();
     if !held.contains(&database.to_u32()) {
         held.push(database.to_u32());
     }
     HELD.set(held);
-    // SAFETY: reads a process global.
-    slot.quiesced_by.store(unsafe { pg_sys::MyProcPid }, Ordering::Release);
     slot.wake_conductor();
     for waited in 0..PATIENCE_MS / 5 {
         let gone = slot.conductor_pid.load(Ordering::Acquire) == 0

@@ -79,6 +79,11 @@ find_cargo_pgrx() {
     return 1
 }
 
+# pgspot at a pinned version, in a Python environment of its own beside cargo-pgrx. Only the tests need it.
+# shellcheck disable=SC2034 # used by setup.sh
+PGSPOT_VERSION=0.9.4
+pgspot_home() { echo "${XDG_CACHE_HOME:-$HOME/.cache}/$EXTENSION/pgspot-$PGSPOT_VERSION"; }
+
 # Calls cargo-pgrx with this checkout's registry of servers.
 pgrx() {
     local program

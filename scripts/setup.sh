@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Installs what is missing and prepares .dev: private copies of the server, and cargo-pgrx
 # pointed at them. Safe to run again; does nothing then. Never touches a server that is there.
+# "setup.sh tests" also installs what only the tests need.
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+purpose=${1:-}
 
 missing_packages() {
     [ -x "$SYSTEM_PG/bin/postgres" ] || echo "postgresql-$PG_MAJOR"
@@ -16,6 +18,9 @@ missing_packages() {
     [ -f /usr/include/openssl/ssl.h ] || echo libssl-dev
     # cargo pgrx test drops its rights through sudo
     ! is_root || command -v sudo >/dev/null || echo sudo
+    # Debian keeps what makes a Python environment in a package of its own
+    [ "$purpose" != tests ] || [ -x "$(pgspot_home)/bin/pgspot" ] ||
+        python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
 }
 
 privileged() {
@@ -57,6 +62,17 @@ install_cargo_pgrx() {
     cargo install cargo-pgrx --version "=$PGRX_VERSION" --locked --root "$(cargo_pgrx_home)"
 }
 
+# Without it all but one test can run, and that one says what is missing; so a machine without PyPI is not stopped here.
+install_pgspot() {
+    local home
+    home=$(pgspot_home)
+    [ ! -x "$home/bin/pgspot" ] || return 0
+    say "installing pgspot $PGSPOT_VERSION, kept in $home (once)"
+    rm -rf "$home"
+    { python3 -m venv "$home" && "$home/bin/pip" install -q --disable-pip-version-check "pgspot==$PGSPOT_VERSION"; } ||
+        { rm -rf "$home" && warn "pgspot $PGSPOT_VERSION could not be installed; the test pgspot will fail"; }
+}
+
 # Debian's server finds its files relative to its own place, so a copy of it is a server of
 # its own: extensions installed there are invisible to every other server of the machine.
 relocate() {
@@ -88,4 +104,5 @@ prepare_servers() {
 install_packages
 ensure_dev
 install_cargo_pgrx
+[ "$purpose" != tests ] || install_pgspot
 prepare_servers

@@ -126,11 +126,12 @@ SELECT h.id, a.name, h.status, h.ended_reason, e.seq
    AND (h.status = 'completed') IS DISTINCT FROM (e.seq IS NOT NULL)
     OR h.id IS NULL;
 
--- I5 what a run changed is there only if the run completed
+-- I5 what a run changed is there only if the run completed; the engine's own events, of kind automation, tell of every run
 SELECT e.id, e.kind, e.entity_id, e.cause_run, h.status
   FROM automation_internal.event AS e
   LEFT JOIN automation_internal.run_history AS h ON h.id = e.cause_run
  WHERE e.cause_run IS NOT NULL
+   AND e.kind IS DISTINCT FROM 'automation'
    AND h.status IS DISTINCT FROM 'completed';
 
 -- I6 the effects on one account rise with its versions

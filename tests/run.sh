@@ -10,7 +10,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 ALL_LAYERS="lint core pgrx pg_regress differential isolation attacks e2e readme"
 layers=${*:-$ALL_LAYERS}
 cd "$ROOT"
-scripts/setup.sh
+scripts/setup.sh tests
 require_dev
 export PGRX_HOME=$DEV/pgrx CARGO_TERM_COLOR=never NO_COLOR=1
 logs=$DEV/test-logs
@@ -67,6 +67,8 @@ layer_pgrx() {
 layer_pg_regress() {
     local dir=tests/pg_regress names=() options=() verdict=0
     build_for_servers
+    # Here because it needs the install script, which only a build makes.
+    verdict_on pgspot tests/pgspot.sh "$(prefix_extensions pg-e2e)" || verdict=1
     start_cluster pg_regress pg-e2e $dir/server.conf
     # setup.sql, if there, creates the extension; it must come first.
     if [ -e $dir/sql/setup.sql ]; then names=(setup); else options=(--load-extension="$EXTENSION"); fi

@@ -1,3 +1,4 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
 -- Tables of the engine: singular nouns, written by the extension alone. Everything on the hot path (event,
 -- run_history, stat, log) is insert-only; dispatch is the one queue, inserted by the conductor and deleted by executors.
 
@@ -390,3 +391,4 @@ CREATE TABLE automation_internal.cancel_request (
     requested_at  timestamptz NOT NULL
 );
 COMMENT ON TABLE automation_internal.cancel_request IS 'Runs that were cancelled between start_run and their routing.';
+SET LOCAL search_path = automation, pg_temp;

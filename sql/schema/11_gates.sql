@@ -1,3 +1,4 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
 -- What the gates between an event and a run remember. Whoever reads and writes here about one key holds that key's lock
 -- (src/pg/key_lock.rs) until its transaction ends.
 
@@ -73,3 +74,4 @@ COMMENT ON COLUMN automation.stat_gates.trigger IS 'Id of the trigger, or manual
 COMMENT ON COLUMN automation.stat_gates.reason IS 'no_rights (the owner may not read the table), window_not_full, window_fired_before, duplicate, hot_flow, already_running, max_runs and so on.';
 COMMENT ON COLUMN automation.stat_gates.count IS 'How often, since the automation was defined.';
 COMMENT ON COLUMN automation.stat_gates.last_at IS 'When last.';
+SET LOCAL search_path = automation, pg_temp;

@@ -1,3 +1,4 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
 -- The clock. One row per trigger that it fires; next_tick is empty while the automation is not active. Ticks are dealt with
 -- by whoever has the router's cursor, who then moves last_tick and next_tick in the same transaction. Definers set a
 -- schedule going, change it or put it to rest. run_id and event_id: the run that a tick started last.
@@ -33,3 +34,4 @@ CREATE TABLE automation_internal.tick (
 COMMENT ON TABLE automation_internal.tick IS 'Ticks of schedules and what became of them, by which version of the time zone data; pruned with the history.';
 -- serves whoever starts the next one
 CREATE INDEX tick_queued_idx ON automation_internal.tick (schedule_id, tick) WHERE status = 'queued';
+SET LOCAL search_path = automation, pg_temp;

@@ -1,3 +1,4 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
 -- Triggers with hold_for: what is being held, and until when. One row per automation, trigger and what it is about. Its
 -- number is that of the run it becomes, or of the skipped run that says why it did not. Executors alone write rows, in the order
 -- of the dispatches with the same ordering_key; pausing, dropping and redefining remove them. active_since: a row that is left
@@ -41,3 +42,4 @@ CREATE TABLE automation_internal.numeric_memory (
     CONSTRAINT numeric_memory_pkey PRIMARY KEY (automation_id, trigger_id, key)
 );
 COMMENT ON TABLE automation_internal.numeric_memory IS 'Numbers that cannot be worked out at the moment: were they outside the range before? Kept for 31 days.';
+SET LOCAL search_path = automation, pg_temp;

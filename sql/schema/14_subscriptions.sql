@@ -1,3 +1,4 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE TABLE automation_internal.subscription (
     role        oid         NOT NULL,
     pattern     text        NOT NULL,
@@ -17,3 +18,4 @@ COMMENT ON COLUMN automation.subscriptions.pattern IS 'Topics that match it are 
 COMMENT ON COLUMN automation.subscriptions.channel IS 'The channel to LISTEN to.';
 COMMENT ON COLUMN automation.subscriptions.role IS 'Who subscribed; only events that it may see are told.';
 COMMENT ON COLUMN automation.subscriptions.created_at IS 'Since when.';
+SET LOCAL search_path = automation, pg_temp;

@@ -1,3 +1,4 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
 -- Domain events from changes: rules that give a change further topics. Nothing is written for a derived event; the router
 -- works the topics out when it routes the change, and whoever is started or woken is told the topic in its dispatch.
 CREATE TABLE automation_internal.derived_event (
@@ -32,3 +33,4 @@ COMMENT ON COLUMN automation.derived_events.topic IS 'The topic that the change 
 COMMENT ON COLUMN automation.derived_events.condition IS 'For which changes.';
 COMMENT ON COLUMN automation.derived_events.created_by IS 'Who defined it.';
 COMMENT ON COLUMN automation.derived_events.created_at IS 'When it was defined or last changed.';
+SET LOCAL search_path = automation, pg_temp;

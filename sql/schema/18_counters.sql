@@ -1,3 +1,4 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
 -- Counters beside those of automation_internal.stat, kept in the same way: one small row per batch and thing counted, folded
 -- together by the janitor. Column order is known to src/store/step_stats.rs.
 CREATE TABLE automation_internal.stat_step (
@@ -101,3 +102,4 @@ COMMENT ON COLUMN automation.stat_tenants.skipped IS 'Runs that did not get to t
 COMMENT ON COLUMN automation.stat_tenants.active IS 'entered - completed - failed - cancelled - skipped.';
 COMMENT ON COLUMN automation.stat_tenants.run_time IS 'Time spent in its runs.';
 COMMENT ON COLUMN automation.stat_tenants.last_at IS 'When a run was last counted.';
+SET LOCAL search_path = automation, pg_temp;

@@ -1,3 +1,4 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
 -- Bulk jobs: the rows of a query, each with a run of its own. One executor at a time tends a job (it locks the row of
 -- bulk_job); those that end its runs only insert, so that no row is hot. Ids of jobs are drawn from run_id_seq: a run and
 -- a job can be waited for, and cancelled, by the same number.
@@ -203,3 +204,4 @@ COMMENT ON COLUMN automation.bulk_items.status IS 'pending, active, completed, f
 COMMENT ON COLUMN automation.bulk_items.run_id IS 'Its run, see runs; NULL while it is not begun, and if it was passed over.';
 COMMENT ON COLUMN automation.bulk_items.data IS 'The row as it was when the query ran; NULL if it was too large.';
 COMMENT ON COLUMN automation.bulk_items.error IS 'SQLSTATE and message of what failed it.';
+SET LOCAL search_path = automation, pg_temp;

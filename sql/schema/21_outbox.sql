@@ -1,3 +1,4 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
 -- What leaves the database: messages that steps have ordered, where they may go, what became of them. A message is
 -- written in the transaction of its run, and sent by the courier after the commit. outbox holds live ones only: what has
 -- ended moves to delivery. Secrets are kept sealed and opened by nobody but the courier.
@@ -134,3 +135,4 @@ CREATE TABLE automation_internal.delivery_attempt (
 COMMENT ON TABLE automation_internal.delivery_attempt IS 'Each time that a message was sent, and what came back. Insert-only; retention drops partitions.';
 CREATE INDEX delivery_attempt_outbox_id_idx ON automation_internal.delivery_attempt (outbox_id);
 CREATE TABLE automation_internal.delivery_attempt_default PARTITION OF automation_internal.delivery_attempt DEFAULT;
+SET LOCAL search_path = automation, pg_temp;

@@ -1,3 +1,4 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
 -- Public views: plural, newest first. Each shows a caller only what belongs to roles it is a member of; a superuser
 -- is a member of all. docs/rights.md says so view by view, and tests/pg_regress/sql/zz_rights.sql holds each view to it:
 -- a security barrier, and for each table with an owner the clause pg_catalog.pg_has_role(<owner>, 'USAGE'). The clause is
@@ -485,3 +486,4 @@ COMMENT ON COLUMN automation.audit_log.role IS 'Who.';
 COMMENT ON COLUMN automation.audit_log.action IS 'What, for example automation.activated.';
 COMMENT ON COLUMN automation.audit_log.automation IS 'Which automation.';
 COMMENT ON COLUMN automation.audit_log.details IS 'Particulars, for example from, to and no_op.';
+SET LOCAL search_path = automation, pg_temp;

@@ -1,3 +1,4 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
 -- Builders only build the document; everything is checked when it is defined. Bodies are bound when they are created
 -- (BEGIN ATOMIC), so no object of a user's can take the place of what they call.
 
@@ -405,3 +406,4 @@ BEGIN ATOMIC
         'cap', automation_internal.duration(cap), 'jitter', jitter));
 END;
 COMMENT ON FUNCTION automation.retry(integer, interval[], text, interval, numeric, interval, numeric) IS 'How often, and when, a failed step is tried again: after 1, 5 and 30 seconds unless told otherwise.';
+SET LOCAL search_path = automation, pg_temp;

@@ -1,3 +1,4 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
 -- Messages to receivers outside: the step, the functions around it, what people see.
 
 CREATE FUNCTION automation.webhook(url text, body text DEFAULT NULL, method text DEFAULT NULL, headers jsonb DEFAULT NULL,
@@ -157,3 +158,4 @@ COMMENT ON COLUMN automation.egress_rules.host IS 'A name, an address, or *.suff
 COMMENT ON COLUMN automation.egress_rules.port IS 'Only this port; NULL for those of automation_engine.http_ports.';
 COMMENT ON COLUMN automation.egress_rules.cidr IS 'Private addresses that the host may have.';
 COMMENT ON COLUMN automation.egress_rules.created_at IS 'When it was made.';
+SET LOCAL search_path = automation, pg_temp;

@@ -1,4 +1,5 @@
 -- Runs last: functions that call ours, grants, comments.
+SET LOCAL search_path = pg_catalog, pg_temp;
 
 CREATE FUNCTION automation_internal.define_document(document jsonb, owner text, wanted text)
 RETURNS TABLE (name text, version integer, status text, notices text[])

@@ -37,3 +37,19 @@ fn the_readme_lists_every_setting_with_its_default() {
     documented.sort();
     assert_eq!(documented, actual);
 }
+
+#[test]
+fn an_actor_of_the_engine_in_the_configuration_keeps_nobody_out() {
+    let cluster = Cluster::build().setting("automation_engine.actor", "system:automation:forged").start();
+    let db = cluster.database("forged");
+    assert_eq!(db.text("SELECT current_setting('automation_engine.actor') = ''"), "t");
+    // Written by hand into the catalog, since ALTER ROLE refuses it as well.
+    assert_eq!(db.error("ALTER ROLE postgres SET automation_engine.actor = 'system:x'").sqlstate, "42501");
+    db.execute(
+        "ALTER ROLE postgres SET automation_engine.actor = 'user:x';
+         UPDATE pg_db_role_setting SET setconfig = '{automation_engine.actor=system:x}'
+          WHERE setrole = 'postgres'::regrole",
+    );
+    let session = db.another_session();
+    assert_eq!(session.text("SELECT current_setting('automation_engine.actor') = ''"), "t");
+}

@@ -17,17 +17,22 @@ SELECT automation.unwatch_table(NULL) IS NULL AS nothing;
 
 -- documents that are nested deeper than ours can be
 SELECT automation.signal('a_signal', payload => (repeat('[', 128) || repeat(']', 128))::jsonb);
+-- what succeeds here is undone: other tests count signals and events
+BEGIN;
 SELECT automation.signal('a_signal', payload => NULL) > 0 AS sent;
+ROLLBACK;
 INSERT INTO item VALUES (1, 'deep', (repeat('[', 200) || repeat(']', 200))::jsonb);
 SELECT automation.state('a_item', '1');
-SELECT automation.evaluate('[payload]', jsonb_build_object('payload', (repeat('[', 126) || repeat(']', 126))::jsonb));
+SELECT automation.evaluate('[[payload]]', jsonb_build_object('payload', (repeat('[', 126) || repeat(']', 126))::jsonb));
 
 -- keys that no index could hold
 SELECT automation.emit(NULL);
+BEGIN;
 SELECT automation.emit('a.topic', NULL) > 0 AS emitted;
-SELECT automation.emit('a.topic', dedup_key => repeat('k', 1001));
 SELECT automation.emit('a.topic', dedup_key => string_agg(md5(n::text), ''), tenant => repeat('t', 200)) > 0 AS emitted
   FROM generate_series(1, 31) AS n;
+ROLLBACK;
+SELECT automation.emit('a.topic', dedup_key => repeat('k', 1001));
 SELECT automation.emit('a.topic', tenant => repeat('t', 201));
 SELECT automation.signal('a_signal', tenant => repeat('t', 201));
 

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::time::Duration;
 
 use e2e::{Cluster, Database, SqlError, Worker};
 use postgres::Client;
@@ -345,5 +346,10 @@ fn thousands_of_odd_calls_meet_no_internal_error_and_leave_the_engine_working() 
     db.execute("SELECT automation.start_workers()");
     db.worker_pid(Worker::Conductor);
     db.make_changes(50);
-    db.expect_ledger_settled();
+    db.wait_until_drained(Duration::from_secs(60));
+    // retry_run() and skip_step() may have made a second run for an event, which is what they are for. That no change of
+    // the ledger had an effect twice is asked by I1.
+    let mut broken = db.broken_invariants();
+    broken.retain(|name| !name.starts_with("I5 no event made a trigger of an automation run twice"));
+    assert!(broken.is_empty(), "AE_SEED={seed}, broken: {}{}", broken.join("broken: "), cluster.log_tail());
 }

@@ -20,6 +20,7 @@ mod loops;
 mod numeric;
 mod pg;
 mod router;
+mod running;
 mod scope;
 mod secrets;
 mod shmem;
@@ -44,10 +45,11 @@ extension_sql_file!("../sql/schema/19_bulk.sql", name = "bulk", requires = ["tab
 extension_sql_file!("../sql/schema/20_capture.sql", name = "capture", requires = ["tables"]);
 extension_sql_file!("../sql/schema/21_outbox.sql", name = "outbox", requires = ["tables"]);
 extension_sql_file!("../sql/schema/22_topic_grants.sql", name = "topic_grants", requires = ["tables"]);
+extension_sql_file!("../sql/schema/23_running.sql", name = "running", requires = ["tables"]);
 extension_sql_file!(
     "../sql/schema/30_views.sql",
     name = "views",
-    requires = ["tables", "schedules", "holds", "topic_grants"]
+    requires = ["tables", "schedules", "holds", "topic_grants", "running"]
 );
 extension_sql_file!("../sql/schema/40_builders.sql", name = "builders", requires = ["tables"]);
 extension_sql_file!("../sql/schema/41_webhook.sql", name = "webhook", requires = ["builders", "outbox"]);

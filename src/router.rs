@@ -27,7 +27,7 @@ use crate::hearing::Privileges;
 use crate::pg::append::next_id;
 use crate::pg::clock::{self, Micros};
 use crate::pg::engine_sql::Row;
-use crate::pg::identity::as_engine;
+use crate::pg::identity::{self, as_engine};
 use crate::pg::key_lock::hash;
 use crate::pg::log_scan::LogScan;
 use crate::scope::EventScope;
@@ -63,23 +63,40 @@ const A_FEW: i64 = 1000;
 /// Is there anything to route? Takes no lock and no transaction id, so that looking leaves no trace.
 pub fn anything_new() -> bool {
     as_engine(|| {
-        let (Some(cursor), Some(to)) = (cursor_store::peek(), cursor_store::present()) else { return true };
+        let (Some(mut cursor), Some(to)) = (cursor_store::peek(), cursor_store::present()) else { return true };
+        cursor.look_ahead();
         cursor.to.is_some() || !next_events(&cursor, &to, A_FEW, &Ears::closed()).is_empty_and_done()
+    })
+}
+
+/// Is all routed that was committed by then? Takes no lock.
+pub fn has_routed(to: &Moment) -> bool {
+    as_engine(|| {
+        let Some(cursor) = cursor_store::peek() else { return true };
+        let mut cursor = Cursor { to: None, position: 0, ..cursor };
+        cursor.look_ahead();
+        next_events(&cursor, to, A_FEW, &Ears::closed()).is_empty_and_done()
     })
 }
 
 /// Routes up to `limit` committed events and, unless it is known that none is due, up to as many timers that are.
 pub fn route(limit: i64, with_timers: bool) -> Routed {
     as_engine(|| {
-        let Some(cursor) = cursor_store::take() else { return Routed::Busy };
+        let Some(mut cursor) = cursor_store::take() else { return Routed::Busy };
         failpoint("route_taken");
         let Some(to) = cursor.end_of_batch() else { return Routed::Busy };
+        cursor.look_ahead();
         // Asked after the batch's end was set: whoever listened before a change that is in it was committed is heard of.
         let ears = definitions::ears();
         let Batch { members, events, position, done } = next_events(&cursor, &to, limit, &ears);
         failpoint("route_read");
         // What was committed before a deadline beats it: timers come when all that can be seen is routed, and behind it.
-        let timers = Timers { most: if done && with_timers { limit } else { 0 }, by: to.at, held: true };
+        let only_for = clock::set_clock().map(|_| identity::outer_user());
+        let timers = Timers { most: if done && with_timers { limit } else { 0 }, by: to.at, held: true, only_for };
+        definitions::note_changes(&events);
+        let (ahead, events): (Vec<Event>, Vec<Event>) =
+            events.into_iter().partition(|event| cursor.is_ahead(event.xid, event.id));
+        let members = members - ahead.len();
         let (dispatches, owners, many) = route_events(&events, timers);
         failpoint("route_written");
         if done {
@@ -114,11 +131,15 @@ impl Batch {
 /// can only be events of transactions that were open then: in `from`'s list, or too young to be in it (a snapshot's
 /// xmax is the last *completed* transaction plus one, so an open one may lie above it).
 fn next_events(cursor: &Cursor, to: &Moment, limit: i64, ears: &Ears) -> Batch {
-    let judge = |row: &Row<'_>| match is_member(cursor, to, cursor_store::xid_of(row), row.int8(1).unwrap_or_default())
-    {
-        false => Use::Skip,
-        true if ears::hear(ears, row) => Use::Read,
-        true => Use::Count,
+    let judge = |row: &Row<'_>| {
+        let (xid, id) = (cursor_store::xid_of(row), row.int8(1).unwrap_or_default());
+        match to.snapshot.sees(xid) && !cursor.from.sees(xid) {
+            false => Use::Skip,
+            // Those that were routed ahead as well: their changes are yet to be noted.
+            true if ears::hear(ears, row) => Use::Read,
+            true if cursor.is_ahead(xid, id) => Use::Skip,
+            true => Use::Count,
+        }
     };
     let mut position = cursor.position;
     let Some(mut log) = LogScan::open() else {
@@ -144,12 +165,10 @@ fn next_events(cursor: &Cursor, to: &Moment, limit: i64, ears: &Ears) -> Batch {
     Batch { members: behind.members + ahead.members, events, position, done }
 }
 
-/// Is an event part of the batch?
-fn is_member(cursor: &Cursor, to: &Moment, of: u64, id: i64) -> bool {
-    to.snapshot.sees(of) && !cursor.from.sees(of) && !cursor.ahead.iter().any(|(xid, up_to)| *xid == of && id <= *up_to)
-}
-
-/// Routes what the current transaction itself has written so far: drain() inside a transaction that is still open.
+/// Routes what the current transaction itself has written so far: drain() inside a transaction that is still open. Only
+/// that transaction sees these events and what becomes of them, so the cursor is not needed, and others go on routing
+/// while the transaction stays open. Which fields have changed is noted after its commit with the batch that would have
+/// had these events, because whoever notes a change locks it.
 pub fn route_own(above: i64) -> (usize, i64) {
     as_engine(|| {
         store::events::insert_buffered();
@@ -157,10 +176,9 @@ pub fn route_own(above: i64) -> (usize, i64) {
         if xid == 0 {
             return (0, above);
         }
-        cursor_store::wait_for_cursor();
         // An earlier drain() of this transaction may have been further already.
-        let ahead = cursor_store::peek().map(|cursor| cursor.ahead).unwrap_or_default();
-        let above = ahead.iter().filter(|(own, _)| *own == xid).map(|(_, id)| *id).fold(above, i64::max);
+        let above =
+            cursor_store::ahead().iter().filter(|(own, _)| *own == xid).map(|(_, id)| *id).fold(above, i64::max);
         let besides = event_ids::own();
         let own = Late { listed: &[xid], besides: &besides, ..Default::default() };
         let Some(mut log) = LogScan::open() else { return (0, above) };
@@ -170,6 +188,8 @@ pub fn route_own(above: i64) -> (usize, i64) {
         let Some(last) = events.last().map(|event| event.id) else { return (0, above) };
         route_events(&events, Timers::default());
         cursor_store::note_ahead(xid, last);
+        // What it queued has lower places than what others queue before it commits.
+        crate::workers::wake::return_claims_at_commit();
         (events.len(), last)
     })
 }
@@ -181,6 +201,7 @@ const MOST_UNROUTED: i64 = 1000;
 pub fn unrouted() -> Option<Vec<Event>> {
     as_engine(|| {
         let (mut cursor, present) = (cursor_store::peek()?, cursor_store::present()?);
+        cursor.look_ahead();
         let mut events = Vec::new();
         // The rest of the batch under way; what has been committed since it began may have lower ids than its position.
         if let Some(to) = cursor.to.take() {
@@ -212,9 +233,24 @@ pub fn run_timers(limit: i64) -> usize {
         if cursor_store::take().is_none() {
             return 0;
         }
-        // What is held may be broken by what is not routed yet.
-        route_events(&[], Timers { most: limit, by: clock::now(), held: !anything_new() }).0
+        due_timers(limit, clock::set_clock().map(|_| identity::outer_user()))
     })
+}
+
+/// The same for the roles alone that the session can act for, beside whoever routes.
+pub fn run_own_timers(limit: i64) -> usize {
+    as_engine(|| {
+        let queued = due_timers(limit, Some(identity::outer_user()));
+        if queued > 0 {
+            crate::workers::wake::return_claims_at_commit();
+        }
+        queued
+    })
+}
+
+fn due_timers(limit: i64, only_for: Option<pg_sys::Oid>) -> usize {
+    // What is held may be broken by what is not routed yet.
+    route_events(&[], Timers { most: limit, by: clock::now(), held: !anything_new(), only_for }).0
 }
 
 /// Which timers are taken with a batch.
@@ -225,6 +261,8 @@ struct Timers {
     by: Micros,
     /// Also those of what is held.
     held: bool,
+    /// Only those of roles that this one can become.
+    only_for: Option<pg_sys::Oid>,
 }
 
 /// Matches events against all active triggers and all waits, takes up to so many timers that are due, and writes what
@@ -249,7 +287,6 @@ fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, b
             let topics = definitions.derivers().of_events(events, now);
             // Waits come first: a run that is woken by an event and one that is started by it go in this order.
             plan.dispatches.extend(wakes::of_events(events, &topics, now));
-            definitions.held().note(events);
             subscribers::tell(definitions.subscriptions(), definitions.hearing(), events, &topics);
             for event in events {
                 match event.op {
@@ -261,13 +298,17 @@ fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, b
             }
         });
     }
-    let due = if timers.most > 0 { wakes::due_timers(timers.most, timers.by, timers.held) } else { Vec::new() };
+    let due = if timers.most > 0 {
+        wakes::due_timers(timers.most, timers.by, timers.held, timers.only_for)
+    } else {
+        Vec::new()
+    };
     if !due.is_empty() {
         failpoint("timers_taken");
     }
     let many = timers.most > 0 && due.len() as i64 == timers.most;
     plan.dispatches.extend(due);
-    let many = plan.ticks(timers.most, &freed) || many;
+    let many = plan.ticks(timers.most, &freed, timers.only_for) || many;
     let (dispatches, owners) = plan.write();
     crate::workers::wake::work_at_commit(dispatches > 0);
     (dispatches, owners, many)
@@ -352,6 +393,8 @@ impl Plan {
             other => {
                 let owner = other.map_or(event.role, |active| active.owner);
                 let reason = if other.is_some() { "chain_too_deep" } else { "automation_not_active" };
+                // So that a request to cancel it does not stay behind.
+                self.started.push(run_id);
                 let ended = self.not_started(event, run_id, automation_id, version, owner, reason);
                 self.ended.push(EndedRun { parent: field("parent"), ..ended });
             }
@@ -492,10 +535,11 @@ fn entity_key(active: &Active, event: &Event) -> Option<i64> {
 /// goes on behind it.
 pub fn set_aside_next_event(message: &str) {
     as_engine(|| {
-        let Some(cursor) = cursor_store::take() else { return };
+        let Some(mut cursor) = cursor_store::take() else { return };
         let Some(to) = cursor.end_of_batch() else { return };
+        cursor.look_ahead();
         let Batch { events, position, done, .. } = next_events(&cursor, &to, 1, &Ears::open());
-        if let Some(event) = events.first() {
+        if let Some(event) = events.first().filter(|event| !cursor.is_ahead(event.xid, event.id)) {
             let text = format!("event {} could not be routed and was set aside", event.id);
             let entry = Entry {
                 code: "event_unroutable",

@@ -7,6 +7,7 @@ use automation_core::places::Place;
 use pgrx::pg_sys;
 
 use crate::failpoint::skips;
+use crate::running::{Running, Wanted};
 use crate::store::event_ids;
 
 /// Most databases with the extension.
@@ -30,6 +31,8 @@ pub struct Shared {
     pub boot: AtomicU64,
     /// Raised when a claimed batch was given back; claimers then forget how far the queue was known to be empty.
     pub claims_returned: AtomicU64,
+    /// Runs that are being cancelled.
+    pub wanted: Wanted,
     pub databases: [DatabaseSlot; DATABASES],
     pub executors: [ExecutorSlot; EXECUTORS],
     /// By the place of the process in Postgres' own array.
@@ -85,6 +88,9 @@ pub struct DatabaseSlot {
     pub courier_batches: AtomicI64,
     pub courier_sent: AtomicI64,
     pub courier_failed: AtomicI64,
+    /// The session that has kept the conductor from routing for some time, and since when. 0 = none.
+    pub held_up_by: AtomicI32,
+    pub held_up_since: AtomicI64,
     /// Waits that only the sweep found fulfilled; stays 0 unless a wake-up was lost.
     pub rescued: AtomicI64,
     /// The chores of the janitor that failed when they were last tried, a bit for each, see src/janitor.rs.
@@ -123,6 +129,8 @@ pub struct ExecutorSlot {
     pub batches: AtomicI64,
     pub started_at: AtomicI64,
     pub registered_at: AtomicI64,
+    /// What it executes at this moment.
+    pub running: Running,
 }
 
 static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
@@ -504,6 +512,8 @@ impl DatabaseSlot {
         self.next_timer.store(0, Ordering::Release);
         self.rescued.store(0, Ordering::Release);
         self.failing_chores.store(0, Ordering::Release);
+        self.held_up_by.store(0, Ordering::Release);
+        self.held_up_since.store(0, Ordering::Release);
         self.outbox_filled.store(false, Ordering::Release);
         self.courier_stop.store(false, Ordering::Release);
         self.courier_starved.store(false, Ordering::Release);
@@ -529,6 +539,7 @@ impl ExecutorSlot {
 
     pub fn release(&self) {
         self.pid.store(0, Ordering::Release);
+        self.running.clear();
         self.proc_number.store(0, Ordering::Release);
         self.busy_since.store(0, Ordering::Release);
         self.trying.store(0, Ordering::Release);

@@ -66,36 +66,48 @@ SELECT r.id,
        r.error ->> 'message' AS message,
        r.error ->> 'detail' AS detail,
        r.error ->> 'hint' AS hint,
-       r.error ->> 'context' AS context
+       r.error ->> 'context' AS context,
+       (r.now ->> 'pid')::integer AS pid,
+       r.now ->> 'step' AS step,
+       timestamptz '2000-01-01 00:00:00+00' + (r.now ->> 'since')::bigint * interval '1 microsecond' AS since
   FROM (SELECT h.id, h.automation_id, h.version_id, h.trigger_no, h.event_id, h.status, h.key, h.kind, h.entity_id,
                h.started_at, h.ended_at, h.ended_at - h.started_at AS took,
                pg_catalog.json_array_length(COALESCE(h.steps, '[]')) AS steps, h.error, h.tenant, h.ended_reason,
-               h.attempt, h.owner, h.parent, NULL::text AS waiting_for
+               h.attempt, h.owner, h.parent, NULL::text AS waiting_for, NULL::jsonb AS now
           FROM automation_internal.run_history AS h
         UNION ALL
         SELECT l.id, l.automation_id, l.version_id, l.trigger_no, l.event_id,
-               CASE l.status WHEN 'queued' THEN 'pending' ELSE 'waiting' END, l.key, l.kind, l.entity_id,
+               CASE WHEN x.now IS NOT NULL THEN 'running' WHEN l.status = 'queued' THEN 'pending' ELSE 'waiting' END, l.key, l.kind, l.entity_id,
                l.started_at, NULL, COALESCE(timestamptz '2000-01-01 00:00:00+00'
                 + pg_catalog.substring(pg_catalog.current_setting('automation_engine.clock', true),
                                      '^(-\d{1,17}|\d{1,18})$')::bigint * interval '1 microsecond',
                 pg_catalog.clock_timestamp()) - l.started_at,
                pg_catalog.json_array_length(l.steps), NULL, l.tenant, NULL, 0, l.owner, l.parent,
-               CASE l.status WHEN 'frozen' THEN 'the automation to be active again' WHEN 'queued' THEN 'its turn'
+               CASE WHEN x.now IS NOT NULL THEN NULL
+                    WHEN l.status = 'frozen' THEN 'the automation to be active again'
+                    WHEN l.status = 'queued' THEN 'its turn'
                     ELSE (SELECT pg_catalog.string_agg(w.value ->> 'for', '; ' ORDER BY w.ordinality)
-                            FROM pg_catalog.json_array_elements(l.waits) WITH ORDINALITY AS w) END
+                            FROM pg_catalog.json_array_elements(l.waits) WITH ORDINALITY AS w) END,
+               x.now
           FROM automation_internal.run AS l
+         CROSS JOIN LATERAL (SELECT (SELECT automation_internal.running()) -> l.id::text AS now) AS x
         UNION ALL
-        SELECT d.run_id, d.automation_id, d.version_id, d.trigger_no, d.event_id, 'pending', NULL, e.kind, e.entity_id,
-               NULL, NULL, NULL, 0, NULL, e.tenant, NULL, d.attempt, d.owner,
-               CASE WHEN e.op = 's' THEN (e.next ->> 'parent')::bigint END, NULL
+        SELECT d.run_id, d.automation_id, d.version_id, d.trigger_no, d.event_id,
+               CASE WHEN x.now IS NOT NULL THEN 'running' ELSE 'pending' END, NULL, e.kind, e.entity_id,
+               timestamptz '2000-01-01 00:00:00+00' + (x.now ->> 'since')::bigint * interval '1 microsecond', NULL,
+               pg_catalog.clock_timestamp()
+                - (timestamptz '2000-01-01 00:00:00+00' + (x.now ->> 'since')::bigint * interval '1 microsecond'),
+               0, NULL, e.tenant, NULL, d.attempt, d.owner,
+               CASE WHEN e.op = 's' THEN (e.next ->> 'parent')::bigint END, NULL, x.now
           FROM automation_internal.dispatch AS d
+         CROSS JOIN LATERAL (SELECT (SELECT automation_internal.running()) -> d.run_id::text AS now) AS x
           LEFT JOIN automation_internal.event AS e ON e.id = d.event_id AND e.occurred_at = d.event_at
          WHERE d.reason IN ('t', 'm')) AS r
   JOIN automation_internal.automation AS a ON a.id = r.automation_id
   JOIN automation_internal.automation_version AS v ON v.id = r.version_id
  WHERE pg_catalog.pg_has_role(r.owner, 'USAGE')
  ORDER BY r.id DESC;
-COMMENT ON VIEW automation.runs IS 'Every run you may see, newest first: those that are queued, those that wait and those that ended.';
+COMMENT ON VIEW automation.runs IS 'Every run you may see, newest first: those that are queued, those that execute, those that wait and those that ended.';
 COMMENT ON COLUMN automation.runs.id IS 'Number of the run, for timeline(id) and cancel_run(id).';
 COMMENT ON COLUMN automation.runs.automation IS 'Which automation.';
 COMMENT ON COLUMN automation.runs.version IS 'The version of the definition this run uses.';
@@ -119,6 +131,9 @@ COMMENT ON COLUMN automation.runs.message IS 'Message of that error.';
 COMMENT ON COLUMN automation.runs.detail IS 'DETAIL of that error.';
 COMMENT ON COLUMN automation.runs.hint IS 'HINT of that error.';
 COMMENT ON COLUMN automation.runs.context IS 'CONTEXT of that error.';
+COMMENT ON COLUMN automation.runs.pid IS 'Process id of the executor that executes it now, see pg_stat_activity.';
+COMMENT ON COLUMN automation.runs.step IS 'The step that is executed now; of a long name the beginning.';
+COMMENT ON COLUMN automation.runs.since IS 'When that executor took it up.';
 
 CREATE VIEW automation.run_steps WITH (security_barrier) AS
 SELECT r.run_id,

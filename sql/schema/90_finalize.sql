@@ -157,7 +157,7 @@ COMMENT ON FUNCTION automation.revert_to_draft IS 'Makes a paused automation a d
 COMMENT ON FUNCTION automation.drop_automation IS 'Removes an automation; its history stays. Runs under way are cancelled, or go on to their end with runs => ''finish''.';
 COMMENT ON FUNCTION automation.start_run IS 'Starts a run by hand; it begins when this transaction has committed.';
 COMMENT ON FUNCTION automation.start_with_event IS 'Starts a run as if an event had happened; the same event again within ten minutes is the same run.';
-COMMENT ON FUNCTION automation.cancel_run(bigint) IS 'Cancels a run that has not ended, with the runs it waits for.';
+COMMENT ON FUNCTION automation.cancel_run(bigint) IS 'Cancels a run that has not ended, with the runs it waits for; a statement that it executes is interrupted.';
 COMMENT ON FUNCTION automation.cancel_run(text) IS 'Cancels every run of yours that has not ended and for which a condition over run holds.';
 COMMENT ON FUNCTION automation.backfill IS 'Runs an automation for each row of a query, as if the row had just been written; returns the job, see progress.';
 COMMENT ON FUNCTION automation.approve_bulk IS 'Lets a bulk job that waits for approval go on.';

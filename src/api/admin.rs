@@ -1,6 +1,7 @@
 //! Driving and watching the engine.
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -8,7 +9,7 @@ use pgrx::prelude::*;
 
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::executor::{self, Claimer, Work};
-use crate::pg::{clock, identity, names};
+use crate::pg::{clock, identity, names, snapshot};
 use crate::router::{self, Routed};
 use crate::shmem::{self, DATABASES, DatabaseSlot, STATE_PRESENT, shared};
 use crate::store::{dispatches, health, owners, partitions};
@@ -80,17 +81,26 @@ fn dispatch_up_to(n: i64, told: &mut HashSet<pg_sys::Oid>) -> i64 {
     runs
 }
 
-/// Routes and runs until nothing is left, including what this still open transaction wrote itself. Returns the runs.
+/// Routes and runs until nothing is left, including what this still open transaction wrote itself. Returns the runs. While
+/// a conductor is at work, what others have committed is left to it: the router's cursor would be locked until this
+/// transaction ends, and nobody else's events would be routed until then.
 #[pg_extern]
 fn drain() -> Result<i64, ErrorReport> {
     outside_of_runs("drain").or_report()?;
+    let beside = conductor_at_work();
     let (mut runs, mut own, mut told) = (0, 0, HashSet::new());
     loop {
+        if beside {
+            wait_for_conductor();
+        }
         let (routed_own, last) = router::route_own(own);
         own = last;
-        let routed = match router::route(gucs::route_batch_size(), true) {
-            Routed::Busy => 0,
-            Routed::Events { events, dispatches, more, .. } => events + dispatches + usize::from(more),
+        let routed = match beside {
+            true => router::run_own_timers(gucs::route_batch_size()),
+            false => match router::route(gucs::route_batch_size(), true) {
+                Routed::Busy => 0,
+                Routed::Events { events, dispatches, more, .. } => events + dispatches + usize::from(more),
+            },
         };
         let ran = dispatch_up_to(i64::MAX, &mut told);
         runs += ran;
@@ -98,6 +108,32 @@ fn drain() -> Result<i64, ErrorReport> {
             return Ok(runs);
         }
         pgrx::check_for_interrupts!();
+    }
+}
+
+/// Does a conductor route what is committed?
+fn conductor_at_work() -> bool {
+    let at_work = |slot: &DatabaseSlot| {
+        slot.state.load(Ordering::Acquire) == STATE_PRESENT
+            && !slot.is_quiesced()
+            && !slot.stopped.load(Ordering::Acquire)
+    };
+    crate::failpoint::skips("drain_cursor")
+        || gucs::enabled() && shared().database(shmem::my_database()).is_some_and(at_work)
+}
+
+/// How long drain() waits for the conductor to route what was committed before.
+const CONDUCTOR_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Waits until the conductor has routed all that is committed now. One that takes too long does so after drain().
+fn wait_for_conductor() {
+    // A transaction that sees only what was there when it began would not see what the conductor does.
+    let slot = shared().database(shmem::my_database()).filter(|_| !snapshot::is_fixed());
+    let (Some(slot), Some(now)) = (slot, identity::as_engine(crate::store::router::present)) else { return };
+    let since = Instant::now();
+    while !router::has_routed(&now) && conductor_at_work() && since.elapsed() < CONDUCTOR_PATIENCE {
+        slot.announce_events();
+        registration::nap(Duration::from_millis(1));
     }
 }
 
@@ -226,6 +262,7 @@ fn status_rows() -> Vec<StatusRow> {
         0 => row("courier", "not running", Some("started when there is something to deliver".to_owned())),
         pid => row("courier", "running", Some(format!("pid {pid}, {in_flight} messages under way"))),
     });
+    rows.extend(slot.and_then(held_up));
     let rescued = slot.map_or(0, |slot| slot.rescued.load(Ordering::Acquire));
     let detail = (rescued > 0).then(|| "Wake-ups that only the sweep found; automation.log names the runs.".to_owned());
     rows.push(row("rescued_wakeups", &rescued.to_string(), detail));
@@ -236,6 +273,16 @@ fn status_rows() -> Vec<StatusRow> {
     }
     rows.extend(health::findings());
     rows
+}
+
+/// The session that keeps the conductor from routing.
+fn held_up(slot: &DatabaseSlot) -> Option<StatusRow> {
+    let pid = Some(slot.held_up_by.load(Ordering::Acquire)).filter(|pid| *pid != 0)?;
+    let detail = format!(
+        "No events are routed while the transaction of process {pid} is open, which called route() or run_timers(). \
+         End it, or SELECT pg_terminate_backend({pid})."
+    );
+    Some(("routing".to_owned(), "held up".to_owned(), Some(detail)))
 }
 
 type WorkerRow = (
@@ -261,6 +308,20 @@ fn courier_row(slot: &DatabaseSlot) -> Option<WorkerRow> {
     let (batches, failed) = (get(&slot.courier_batches), get(&slot.courier_failed));
     let row = ("courier".to_owned(), Some(pid), state.to_owned(), None, None, None, batches, None, None, failed, since);
     (pid != 0).then_some(row)
+}
+
+/// The runs that executors execute at this moment; read once by each query on the view runs.
+#[pg_extern(sql = false)]
+fn running() -> pgrx::JsonB {
+    let user = identity::current_user();
+    let owner = |slot: &shmem::ExecutorSlot| pg_sys::Oid::from(slot.owner.load(Ordering::Acquire));
+    let shown = shared().executors_of(shmem::my_database()).filter(|slot| identity::has_role(user, owner(slot)));
+    let rows = shown.filter_map(|slot| {
+        let seen = slot.running.seen()?;
+        let (pid, step) = (slot.pid.load(Ordering::Acquire), seen.step);
+        Some((seen.run.to_string(), serde_json::json!({ "pid": pid, "step": step, "since": seen.since })))
+    });
+    pgrx::JsonB(serde_json::Value::Object(rows.collect()))
 }
 
 /// What the processes are doing; read by the view stat_workers.

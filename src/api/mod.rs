@@ -13,6 +13,7 @@ pub mod runs;
 mod secrets;
 pub mod start_with_event;
 pub mod steer;
+mod stop;
 mod subscriptions;
 mod topic_grants;
 pub mod topics;

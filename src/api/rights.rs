@@ -32,6 +32,7 @@ const VIEWER: &[&str] = &[
     "state",
     "versions",
     "worker_list",
+    "running",
 ];
 const OPERATOR: &[&str] = &[
     "start_run",

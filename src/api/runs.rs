@@ -8,21 +8,23 @@ use automation_core::expr::{Budget, FixedScope};
 use automation_core::value::Value;
 
 use super::automations::visible;
+use super::stop::Stop;
 use crate::context;
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::executor;
 use crate::pg::append::next_id;
 use crate::pg::catch::PgError;
 use crate::pg::clock;
-use crate::pg::identity::{self, as_engine};
+use crate::pg::identity;
 use crate::pg::jsonb::Jsonb;
+use crate::pg::key_lock::{self, Sort};
 use crate::scope::instant;
 use crate::store::automations::{self, Automation};
 use crate::store::dispatches::{self, Dispatch};
 use crate::store::events::{self, NewEvent, Op, append_event};
 use crate::store::history::{self, EndedRun, Ending};
 use crate::store::live::{self, LiveRun};
-use crate::store::{runs, stats, step_stats};
+use crate::store::{dwells, runs, stats, step_stats};
 
 /// Starts a run by hand. The run's id is known at once; it starts when this transaction has committed.
 #[pg_extern]
@@ -82,13 +84,14 @@ pub fn place(name: &str, tenant: Option<&str>, order: &serde_json::Value, payloa
     })
 }
 
-/// Cancels a run that has not ended, with the runs it waits for. True if this call did it.
+/// Cancels a run that has not ended, with the runs it waits for; of one that executes, the statement under way is
+/// interrupted and its effects are rolled back. True if this call did it.
 #[pg_extern]
 fn cancel_run(id: i64) -> Result<bool, ErrorReport> {
     cancel(id).or_report()
 }
 
-/// Cancels every run of yours, waiting or queued, for which a condition over `run` holds. Returns how many.
+/// Cancels every run of yours, executing, waiting or queued, for which a condition over `run` holds. Returns how many.
 #[pg_extern(name = "cancel_run")]
 fn cancel_runs(filter: &str) -> Result<i64, ErrorReport> {
     cancel_matching(filter).or_report()
@@ -123,7 +126,7 @@ pub fn cancel_abandoned(id: i64) {
         return;
     }
     if let Ok(None) = cancel_known(id, false) {
-        as_engine(crate::store::router::wait_for_cursor);
+        key_lock::wait_for(Sort::Run, id);
         if let Ok(None) = cancel_known(id, false) {
             runs::request_cancel(id);
         }
@@ -134,8 +137,9 @@ fn cancel(id: i64) -> EngineResult<bool> {
     if let Some(done) = cancel_known(id, true)? {
         return Ok(done);
     }
-    // Not queued and not ended. Keep the router away, so that what is found now stays true until we commit.
-    as_engine(crate::store::router::wait_for_cursor);
+    // Not queued and not ended. No executor begins a run ordered by hand while this lock is held, so a run that is not
+    // found now has not begun, and does not before this transaction ends. Then the request decides.
+    key_lock::wait_for(Sort::Run, id);
     if let Some(done) = cancel_known(id, true)? {
         return Ok(done);
     }
@@ -157,8 +161,14 @@ fn cancel_known(id: i64, ask: bool) -> EngineResult<Option<bool>> {
     }
     let user = identity::current_user();
     let hidden = |owner: pg_sys::Oid| ask && !identity::has_role(user, owner);
-    // Waits for an executor that has the run in hand; then it has ended, waits, or was given back.
-    if let Some((owner, dispatch)) = dispatches::lock_run(id) {
+    // Asked before anything is waited for or interrupted.
+    if runs::owner_under_way(id).is_some_and(hidden) {
+        return Err(EngineError::unknown_run(id));
+    }
+    let stop = Stop::new(id);
+    // Stops an executor that executes the run, or waits for a session that drives it by hand; then the run has ended,
+    // waits, or was given back.
+    if let Some((owner, dispatch)) = stop.lock(|| dispatches::lock_run(id)) {
         if hidden(owner) {
             return Err(EngineError::unknown_run(id));
         }
@@ -167,17 +177,19 @@ fn cancel_known(id: i64, ask: bool) -> EngineResult<Option<bool>> {
         }
         return Ok(Some(true));
     }
-    if let Some(found) = live::wait_for(id) {
+    if let Some(found) = stop.lock(|| live::wait_for(id)) {
         if hidden(found.owner) {
             return Err(EngineError::unknown_run(id));
         }
         end_waiting(&found, "cancelled");
         return Ok(Some(true));
     }
-    match executor::cancel_held(id, |owner| !hidden(owner)) {
-        Some(true) => return Ok(Some(true)),
-        Some(false) => return Err(EngineError::unknown_run(id)),
-        None => {}
+    if let Some(held) = stop.lock(|| dwells::wait_for(id)) {
+        if hidden(held.owner) {
+            return Err(EngineError::unknown_run(id));
+        }
+        executor::cancel_held(&held);
+        return Ok(Some(true));
     }
     if let Some((owner, status, at)) = history::ending(id) {
         if hidden(owner) {

@@ -12,7 +12,11 @@ use super::{breaker, bulk, engine_events, in_hand, run, step_counts, versions, w
 use crate::failpoint::failpoint;
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
+use crate::pg::identity;
+use crate::pg::key_lock::{self, Sort};
+use crate::running;
 use crate::shmem::{self, shared};
+use crate::store;
 use crate::store::dispatches::{self, Dispatch, Reason};
 use crate::store::events::{self, Event};
 use crate::store::gates::Refused;
@@ -242,6 +246,9 @@ pub fn look_at_armed(claimer: &mut Claimer, armed: &[(i64, i32)]) -> Turn {
     let mut runs: Vec<i64> = nudges.keys().copied().collect();
     runs.sort_unstable();
     for live in live::lock(&runs) {
+        if claimer.is_worker && running::is_wanted(live.id) {
+            continue;
+        }
         if claimer.is_worker {
             // Elsewhere the transaction that armed them is still open, and the timer sees to them after its commit.
             batch.disarmed.extend(armed.iter().filter(|(run, _)| *run == live.id));
@@ -304,6 +311,28 @@ impl Woken {
     }
 }
 
+/// Runs of a batch, ordered by hand, that cancel_run() found not queued yet.
+#[derive(Default)]
+struct Cancelled {
+    /// The cancellation is committed.
+    runs: HashSet<i64>,
+    /// It may be, or may be rolled back: such a run must wait until that is known.
+    undecided: HashSet<i64>,
+}
+
+impl Cancelled {
+    fn of(claimed: &[Dispatch]) -> Cancelled {
+        let ordered =
+            claimed.iter().filter(|dispatch| dispatch.reason == Reason::Manual).map(|dispatch| dispatch.run_id);
+        // In this order: a cancellation that is decided in between is committed then.
+        let (free, undecided): (Vec<i64>, Vec<i64>) = ordered.partition(|run| key_lock::is_free(Sort::Run, *run));
+        Cancelled {
+            runs: identity::as_engine(|| store::router::take_cancelled(&free)).into_iter().collect(),
+            undecided: undecided.into_iter().collect(),
+        }
+    }
+}
+
 impl Batch {
     fn run(&mut self, claimer: &mut Claimer, claimed: &[Dispatch]) {
         let (Some(first), Some(last)) = (claimed.first(), claimed.last()) else { return };
@@ -319,6 +348,7 @@ impl Batch {
         let mut woken = Woken::lock(claimed, &events);
         let live_versions = woken.runs.values().map(|run| run.version_id);
         versions::load(claimed.iter().map(|dispatch| dispatch.version_id).chain(live_versions));
+        let cancelled = Cancelled::of(claimed);
         let tried = shared().tried_by_others(shmem::my_database());
         let begun = clock::now();
         claimer.shares = claimer.is_worker && claimed.len() > 1;
@@ -333,7 +363,10 @@ impl Batch {
                 return;
             }
             let waits = dispatch.ordering_key.is_some_and(|key| self.blocked.contains(&key))
-                || woken.held.contains(&dispatch.run_id);
+                || woken.held.contains(&dispatch.run_id)
+                || cancelled.undecided.contains(&dispatch.run_id)
+                // A session that cancels the run waits for its row.
+                || claimer.is_worker && running::is_wanted(dispatch.run_id);
             let late = self.failed || !self.done.is_empty() && clock::now() - begun > TIME_SLICE;
             if waits || late || tried.contains(&dispatch.id) {
                 // Whatever comes later with the same key must wait for this one.
@@ -357,6 +390,11 @@ impl Batch {
             } else {
                 let outcome = match dispatch.reason {
                     Reason::Bulk => tend(claimer, dispatch),
+                    Reason::Manual if cancelled.runs.contains(&dispatch.run_id) => {
+                        let event = events.get(&dispatch.event_id);
+                        let run = run::of_dispatch(claimer.owner, dispatch, event.map(Rc::as_ref), clock::engine_now());
+                        Outcome::Ended(run.ended(Ending::Cancelled, Some("cancelled")))
+                    }
                     reason if reason.starts() => {
                         let event = events.get(&dispatch.event_id);
                         let event = event.map(|event| event.on_topic(dispatch.topic.as_deref()));

@@ -496,17 +496,12 @@ pub fn drop_held(all: Vec<Dwell>, reason: &str, detail: Option<&str>) {
     }
 }
 
-/// Cancels what is held and would become this run. None if nothing of that number is held; waits for whoever has it in hand.
-pub fn cancel_held(run: i64, may: impl FnOnce(pgrx::pg_sys::Oid) -> bool) -> Option<bool> {
-    let dwell = dwells::wait_for(run)?;
-    let allowed = may(dwell.owner);
-    if allowed {
-        remove(&dwell);
-        let ended = [of_dwell(&dwell).ended(Ending::Cancelled, Some("cancelled"))];
-        write::end(&ended);
-        identity::as_engine(|| write::count(&ended, &[], &[], clock::now()));
-    }
-    Some(allowed)
+/// Cancels what is held, which the caller has locked.
+pub fn cancel_held(dwell: &Dwell) {
+    remove(dwell);
+    let ended = [of_dwell(dwell).ended(Ending::Cancelled, Some("cancelled"))];
+    write::end(&ended);
+    identity::as_engine(|| write::count(&ended, &[], &[], clock::now()));
 }
 
 /// The automation is not active any more.

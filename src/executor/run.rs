@@ -19,6 +19,7 @@ use crate::error::EngineError;
 use crate::pg::catch::PgError;
 use crate::pg::clock::Micros;
 use crate::pg::identity;
+use crate::running;
 use crate::store::automations;
 use crate::store::dispatches::Dispatch;
 use crate::store::events::{Event, Op};
@@ -215,15 +216,16 @@ fn resume_point(version: &Version, order: &serde_json::Value) -> State {
 }
 
 /// Marks what this process writes from here on as the run's.
-pub fn enter(run: &Run) -> context::Entered {
+pub fn enter(run: &Run) -> (context::Entered, running::Shown) {
     in_hand::note(run.id);
-    context::enter(RunContext {
+    let entered = context::enter(RunContext {
         run_id: run.id,
         automation: run.automation.clone(),
         owner: run.owner,
         depth: run.depth,
         tenant: run.tenant.clone(),
-    })
+    });
+    (entered, running::show(run.id))
 }
 
 /// The owner must still be allowed to read what the event shows of the table.

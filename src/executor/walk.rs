@@ -19,6 +19,7 @@ use super::versions::Version;
 use super::webhook;
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
+use crate::running;
 use crate::scope::instant;
 use crate::store::events::Event;
 use crate::store::history::{EndedRun, Ending};
@@ -145,6 +146,9 @@ impl Walk<'_> {
                 Next::End(end) => return Walked::Ended(end),
                 Next::Act { thread, step } => (thread, step),
             };
+            if self.claimer.is_worker {
+                running::give_way(self.run.id);
+            }
             began = clock::engine_now();
             if self.claimer.is_worker && !self.claimer.shares && began - begun > WALK_SLICE {
                 machine.pause_here(world.now().0);
@@ -159,6 +163,7 @@ impl Walk<'_> {
             }
             step::still_allowed(self.claimer);
             engine_events::step_started(self.run.id, step, machine.attempt(thread));
+            running::at_step(&self.run.automation, self.run.id, &step.id);
             let wall = clock::now();
             let outcome = match &step.action {
                 Action::Run { automation, args } => {

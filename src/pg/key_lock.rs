@@ -1,5 +1,6 @@
-//! Locks on things that have no row, held until the transaction ends. Nobody waits for one: who does not get it comes
-//! back later, so they cannot be part of a deadlock. They live in the server's lock table next to the advisory locks, under
+//! Locks on things that have no row, held until the transaction ends. Executors wait for none: a run that does not get
+//! one comes back later. Only cancel_run() waits, for another session that cancels the same run,
+//! and routers for each other while they give places away. They live in the server's lock table next to the advisory locks, under
 //! a number that no SQL function can reach, so that no session can take one to hold the engine up.
 use pgrx::pg_sys;
 
@@ -19,14 +20,14 @@ pub enum Sort {
     Entity = 0xae05,
     /// One of the places for runs that execute at the same time.
     Slot = 0xae06,
+    /// A run that was ordered by hand and is being cancelled before it is queued.
+    Run = 0xae07,
+    /// The places of a queue, while they are given away.
+    Places = 0xae08,
 }
 
-/// Takes the lock unless somebody else has it.
-pub fn try_take(sort: Sort, key: i64) -> bool {
-    if crate::failpoint::skips("key_lock") {
-        return true;
-    }
-    let tag = pg_sys::LOCKTAG {
+fn tag_of(sort: Sort, key: i64) -> pg_sys::LOCKTAG {
+    pg_sys::LOCKTAG {
         // SAFETY: reads a process global.
         locktag_field1: unsafe { pg_sys::MyDatabaseId }.to_u32(),
         locktag_field2: (key as u64 >> 32) as u32,
@@ -34,10 +35,59 @@ pub fn try_take(sort: Sort, key: i64) -> bool {
         locktag_field4: sort as u16,
         locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
         locktag_lockmethodid: pg_sys::USER_LOCKMETHOD as u8,
-    };
+    }
+}
+
+/// Takes the lock unless somebody else has it.
+pub fn try_take(sort: Sort, key: i64) -> bool {
+    if crate::failpoint::skips("key_lock") {
+        return true;
+    }
+    let tag = tag_of(sort, key);
     // SAFETY: inside a transaction; the lock table copies the tag.
     let taken = unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, false, true) };
     taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
+}
+
+/// Takes the lock, waiting for a session that has it.
+pub fn wait_for(sort: Sort, key: i64) {
+    // SAFETY: inside a transaction; the lock table copies the tag.
+    unsafe { pg_sys::LockAcquire(&tag_of(sort, key), pg_sys::ExclusiveLock as i32, false, false) };
+}
+
+/// A lock that is given back when this is dropped, not when the transaction ends.
+pub struct Briefly(pg_sys::LOCKTAG);
+
+/// Takes the lock for a moment, waiting for a session that has it.
+pub fn wait_for_a_while(sort: Sort, key: i64) -> Option<Briefly> {
+    if crate::failpoint::skips("places_lock") {
+        return None;
+    }
+    wait_for(sort, key);
+    Some(Briefly(tag_of(sort, key)))
+}
+
+impl Drop for Briefly {
+    fn drop(&mut self) {
+        // After an error the rollback gives it back.
+        if !std::thread::panicking() {
+            // SAFETY: taken by `wait_for_a_while` in the transaction under way.
+            unsafe { pg_sys::LockRelease(&self.0, pg_sys::ExclusiveLock as i32, false) };
+        }
+    }
+}
+
+/// Does no other session have the lock at this moment?
+pub fn is_free(sort: Sort, key: i64) -> bool {
+    if crate::failpoint::skips("key_lock") {
+        return true;
+    }
+    let (tag, mode) = (tag_of(sort, key), pg_sys::ShareLock as i32);
+    // SAFETY: inside a transaction; what is taken here is given back at once.
+    unsafe {
+        let taken = pg_sys::LockAcquire(&tag, mode, false, true);
+        taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL && pg_sys::LockRelease(&tag, mode, false)
+    }
 }
 
 /// FNV-1a: the same in every process and version. A collision only makes two things wait for each other.

@@ -127,6 +127,13 @@ fn set(name: &CStr, value: &CStr, action: pg_sys::GucAction::Type) {
     }
 }
 
+/// How long a statement of this session may wait for a lock; None if for ever.
+pub fn lock_timeout() -> Option<std::time::Duration> {
+    // SAFETY: reads a setting of this session.
+    let milliseconds = unsafe { pg_sys::LockTimeout };
+    u64::try_from(milliseconds).ok().filter(|limit| *limit > 0).map(std::time::Duration::from_millis)
+}
+
 /// Current value of a setting.
 pub fn current(name: &CStr) -> Option<CString> {
     // SAFETY: the returned string belongs to the GUC machinery and is copied at once.

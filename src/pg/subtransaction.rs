@@ -4,9 +4,10 @@ use pgrx::pg_sys::panic::CaughtError;
 use pgrx::prelude::*;
 
 use super::catch::PgError;
+use crate::running;
 
 /// Runs `work` in a subtransaction: released if it returns Ok, rolled back if it returns Err, raises an ERROR or
-/// panics. Savepoints cannot be used from inside a function, this is what PL/pgSQL's EXCEPTION does.
+/// panics. In an executor that cancel_run() has interrupted, the error is raised again. Savepoints cannot be used from inside a function, this is what PL/pgSQL's EXCEPTION does.
 pub fn in_subtransaction<R>(work: impl FnOnce() -> Result<R, PgError>) -> Result<R, PgError> {
     // SAFETY: the memory context and resource owner are saved before and restored after, as PL/pgSQL does.
     let (memory, owner) = unsafe {
@@ -32,5 +33,9 @@ pub fn in_subtransaction<R>(work: impl FnOnce() -> Result<R, PgError>) -> Result
         pg_sys::MemoryContextSwitchTo(memory);
         pg_sys::CurrentResourceOwner = owner;
     }
-    outcome
+    match outcome {
+        // The work has not failed: the whole transaction is to be given up.
+        Err(error) if running::interrupted(&error) => error.raise(),
+        outcome => outcome,
+    }
 }

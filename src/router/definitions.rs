@@ -12,10 +12,14 @@ use super::derived::{self, Derivers};
 use super::held::HeldFields;
 
 use crate::hearing::{self, Hearing};
+use crate::pg::settings::Pinned;
+use crate::pg::subtransaction::in_subtransaction;
 use crate::store::automations;
+use crate::store::events::Event;
 use crate::store::log::{self, Entry};
 use crate::store::subscriptions::{self, Subscription};
 use crate::store::wakes;
+use crate::workers::registration;
 
 /// An active automation.
 pub struct Active {
@@ -61,12 +65,39 @@ pub fn with_current<R>(work: impl FnOnce(&Definitions) -> R) -> R {
     if ROLLED_BACK.replace(false) || stale {
         let programs = CURRENT.with(|current| std::mem::take(&mut current.borrow_mut().programs));
         let fresh = load(fingerprint, programs);
-        fresh.held.follow();
+        follow(&fresh.held);
         pgrx::register_xact_callback(pgrx::PgXactCallbackEvent::Abort, || ROLLED_BACK.set(true));
         pgrx::register_subxact_callback(pgrx::PgSubXactCallbackEvent::AbortSub, |_, _| ROLLED_BACK.set(true));
         CURRENT.with(|current| *current.borrow_mut() = fresh);
     }
     CURRENT.with(|current| work(&current.borrow()))
+}
+
+/// Notes which fields the events of a batch have changed, for conditions with `for`.
+pub fn note_changes(events: &[Event]) {
+    if !events.is_empty() {
+        with_current(|definitions| definitions.held.note(events));
+    }
+}
+
+/// Begins to follow fields. A session whose open transaction does the same must not hold up routing, so a worker that
+/// would have to wait for it comes back to this later.
+fn follow(held: &HeldFields) {
+    if !registration::is_worker() {
+        return held.follow();
+    }
+    let followed = in_subtransaction(|| {
+        let pinned = Pinned::new();
+        pinned.set(c"lock_timeout", c"50ms");
+        held.follow();
+        drop(pinned);
+        Ok(())
+    });
+    match followed {
+        Ok(()) => {}
+        Err(error) if error.sqlstate == "55P03" => ROLLED_BACK.set(true),
+        Err(error) => error.raise(),
+    }
 }
 
 fn load(fingerprint: (i64, i64), mut programs: HashMap<i32, Rc<Program>>) -> Definitions {
@@ -145,11 +176,6 @@ impl Definitions {
         topics.chain(self.subscriptions.iter().map(|s| &s.pattern)).for_each(|topic| ears.listen_to(topic));
         self.held.kinds().chain(self.derivers.kinds()).for_each(|kind| ears.listen_to_kind(kind));
         ears
-    }
-
-    /// What conditions with `for` ask about.
-    pub fn held(&self) -> &HeldFields {
-        &self.held
     }
 
     /// Whom else to tell of events.

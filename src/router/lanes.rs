@@ -9,6 +9,7 @@ use pgrx::pg_sys;
 
 use super::definitions;
 use crate::pg::append::{last_drawn, skip_ids};
+use crate::pg::key_lock::{self, Sort};
 use crate::store::dispatches::{self, NewDispatch, Reason};
 
 /// The sequence that says up to which turn places were given away.
@@ -37,6 +38,8 @@ pub fn place(rows: &mut [NewDispatch]) {
     if rows.is_empty() {
         return;
     }
+    // One at a time: drain() and the conductor may be at it together, and no two rows have the same place.
+    let placing = key_lock::wait_for_a_while(Sort::Places, 0);
     definitions::with_current(|definitions| {
         STATE.with_borrow_mut(|state| {
             // No turn that anybody gave away before is higher than this.
@@ -73,6 +76,7 @@ pub fn place(rows: &mut [NewDispatch]) {
             }
         });
     });
+    drop(placing);
 }
 
 impl Known {

@@ -7,7 +7,6 @@ use crate::pg::identity::as_engine;
 use crate::store::dispatches::{self, Reason};
 use crate::store::events::Op;
 use crate::store::live;
-use crate::store::router as cursor_store;
 
 /// A slice of the runs that wait.
 #[derive(Debug, Default)]
@@ -23,8 +22,6 @@ pub struct Swept {
 /// Queues a look at up to `limit` runs with numbers above `after` that began before a point in time.
 pub fn sweep(after: i64, limit: i64, begun_before: Micros) -> Swept {
     as_engine(|| {
-        // Only whoever has the cursor adds to the queue.
-        cursor_store::wait_for_cursor();
         let found = live::slice(after, limit, begun_before);
         let now = clock::now();
         let mut queued: Vec<_> =
@@ -33,6 +30,8 @@ pub fn sweep(after: i64, limit: i64, begun_before: Micros) -> Swept {
             lanes::place(&mut queued);
             dispatches::insert(&queued);
             crate::workers::wake::work_at_commit(true);
+            // By hand it is done beside whoever routes, who may queue more before it is committed.
+            crate::workers::wake::return_claims_at_commit();
         }
         let mut owners: Vec<pg_sys::Oid> = found.iter().map(|waiter| waiter.owner).collect();
         owners.sort_unstable_by_key(|owner| owner.to_u32());

@@ -3,6 +3,7 @@
 use automation_core::expr::Budget;
 use automation_core::schedule::{Due, Overlap, TickEntry, zone_data};
 use automation_core::value::Timestamp;
+use pgrx::pg_sys;
 
 use super::Plan;
 use super::definitions::{self, Active, Definitions};
@@ -11,8 +12,8 @@ use crate::context::Cause;
 use crate::failpoint::failpoint;
 use crate::pg::append::next_id;
 use crate::pg::catch::PgError;
+use crate::pg::clock;
 use crate::pg::subtransaction::in_subtransaction;
-use crate::pg::{clock, identity};
 use crate::scope::{EventScope, instant, micros};
 use crate::store::dispatches::Reason;
 use crate::store::events::{Event, NewEvent, Op, append_event};
@@ -32,10 +33,8 @@ struct Subject<'a> {
 
 impl Plan {
     /// Deals with up to `limit` schedules that are due, and with the ticks of these automations that wait for a run to
-    /// end. In a session with a clock of its own, only with schedules whose owner it can act for. Says whether more may
-    /// be due.
-    pub(super) fn ticks(&mut self, limit: i64, freed: &[i64]) -> bool {
-        let only_for = clock::set_clock().map(|_| identity::outer_user());
+    /// end. With `only_for`, only with schedules of roles that this role can become. Says whether more may be due.
+    pub(super) fn ticks(&mut self, limit: i64, freed: &[i64], only_for: Option<pg_sys::Oid>) -> bool {
         let due = if limit > 0 { schedules::take_due(clock::engine_now(), limit, only_for) } else { Vec::new() };
         let mut waiting = if freed.is_empty() { Vec::new() } else { schedules::take_waiting(freed) };
         // One that is due sees to what waits as well.

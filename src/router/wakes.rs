@@ -10,7 +10,6 @@ use super::derived::{DerivedTopic, Topics};
 use crate::failpoint::failpoint;
 use crate::hearing::{self, Privileges};
 use crate::pg::clock::{self, Micros};
-use crate::pg::identity;
 use crate::store::dispatches::{NewDispatch, Reason};
 use crate::store::dwells;
 use crate::store::events::{Event, Op};
@@ -39,10 +38,9 @@ pub fn dispatch(waiter: Waiter, reason: Reason, cause: Option<(i64, Micros)>, no
 }
 
 /// The timers that are due at a time by which all that was committed is routed, as work; those of what is held only if
-/// that is so indeed. In a session with a clock of its own, only those whose owner it can act for: its clock is nobody
-/// else's business.
-pub fn due_timers(limit: i64, by: Micros, held: bool) -> Vec<NewDispatch> {
-    let only_for = clock::set_clock().map(|_| identity::outer_user());
+/// that is so indeed. With `only_for`, only those of roles that this role can become: so in a session with a clock of its
+/// own, which is nobody else's business.
+pub fn due_timers(limit: i64, by: Micros, held: bool, only_for: Option<pg_sys::Oid>) -> Vec<NewDispatch> {
     let now = clock::now();
     let reason = |kind: TimerKind| match kind {
         TimerKind::Due => Reason::Due,

@@ -4,11 +4,12 @@ use std::ops::ControlFlow;
 
 use super::event_ids;
 use super::events::Event;
+use crate::failpoint::skips;
 use crate::pg::clock::{self, Micros};
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::log_scan::LogScan;
 use crate::pg::snapshot::Snapshot;
-use crate::pg::table_scan::{StatementSnapshot, each_row};
+use crate::pg::table_scan::{StatementSnapshot, each_row, has_pages};
 
 /// A moment in the log: a snapshot, and the ids around it.
 #[derive(Debug, Clone)]
@@ -31,7 +32,8 @@ pub struct Cursor {
     pub to: Option<Moment>,
     /// The last id routed in it.
     pub position: i64,
-    /// (transaction, id): drain() routed the events of that transaction up to that id while it was open.
+    /// (transaction, id): drain() routed the events of that transaction up to that id while it was open. Not known before
+    /// `look_ahead`.
     pub ahead: Vec<(u64, i64)>,
 }
 
@@ -50,13 +52,6 @@ const TAKE: &str = cursor!("c.singleton FOR UPDATE SKIP LOCKED");
 const TAKE_AT: &str = cursor!("c.ctid = $1::text::tid FOR UPDATE SKIP LOCKED");
 const PEEK: &str = cursor!("c.singleton");
 const PEEK_AT: &str = cursor!("c.ctid = $1::text::tid");
-const WAIT: &str = "SELECT FROM automation_internal.router_cursor AS c WHERE c.singleton FOR UPDATE";
-
-/// Waits until nobody else is routing and keeps it so until this transaction ends.
-pub fn wait_for_cursor() {
-    execute(WAIT, &[]);
-}
-
 const NOTE_AHEAD: &str = "INSERT INTO automation_internal.routed_ahead (xid, up_to) VALUES ($1::xid8, $2)";
 const FORGET_AHEAD: &str = "
     DELETE FROM automation_internal.routed_ahead AS r
@@ -78,6 +73,17 @@ pub fn take() -> Option<Cursor> {
     find(TAKE_AT, TAKE)
 }
 
+const HOLDER: &str = "
+    SELECT l.pid
+      FROM automation_internal.router_cursor AS c
+      JOIN pg_catalog.pg_locks AS l ON l.locktype = 'transactionid' AND l.transactionid = c.xmax AND l.granted
+     WHERE c.singleton";
+
+/// The process whose transaction has the cursor.
+pub fn holder() -> Option<i32> {
+    crate::pg::identity::as_engine(|| query_one(HOLDER, &[], |row| row.int4(1))).flatten()
+}
+
 /// The cursor as it stands, not locked.
 pub fn peek() -> Option<Cursor> {
     find(PEEK_AT, PEEK)
@@ -86,7 +92,7 @@ pub fn peek() -> Option<Cursor> {
 fn find(there: &'static str, anywhere: &'static str) -> Option<Cursor> {
     let known = PLACE.with_borrow(Clone::clone);
     let found = known.and_then(|place| query_one(there, &[place.as_str().into()], read_cursor).flatten());
-    found.or_else(|| query_one(anywhere, &[], read_cursor).flatten()).map(with_ahead)
+    found.or_else(|| query_one(anywhere, &[], read_cursor).flatten())
 }
 
 fn read_cursor(row: &Row<'_>) -> Option<Cursor> {
@@ -104,12 +110,11 @@ fn read_cursor(row: &Row<'_>) -> Option<Cursor> {
     })
 }
 
-/// What is routed ahead, read after the cursor: who notes it has the cursor until he commits.
-fn with_ahead(mut cursor: Cursor) -> Cursor {
-    each_row("routed_ahead", |row| {
-        cursor.ahead.extend(row.int8(1).map(|xid| xid as u64).zip(row.int8(2)));
-    });
-    cursor
+/// What drain() has routed ahead, as far as this statement can see.
+pub fn ahead() -> Vec<(u64, i64)> {
+    let mut ahead = Vec::new();
+    each_row("routed_ahead", |row| ahead.extend(row.int8(1).map(|xid| xid as u64).zip(row.int8(2))));
+    ahead
 }
 
 /// This moment. The floor is read before the snapshot is taken, the ceiling after it.
@@ -126,6 +131,19 @@ pub fn present() -> Option<Moment> {
 }
 
 impl Cursor {
+    /// Reads what was routed ahead. To be called after the end of the batch is set: drain() commits its events and the note
+    /// that they are routed together, so a batch that has the former finds the latter.
+    pub fn look_ahead(&mut self) {
+        if !skips("look_ahead") {
+            self.ahead = ahead();
+        }
+    }
+
+    /// Was the event routed before its transaction committed?
+    pub fn is_ahead(&self, xid: u64, id: i64) -> bool {
+        self.ahead.iter().any(|(known, up_to)| *known == xid && id <= *up_to)
+    }
+
     /// Where the batch ends: the one under way, or one that ends now.
     pub fn end_of_batch(&self) -> Option<Moment> {
         self.to.clone().or_else(|| {
@@ -393,7 +411,8 @@ const TAKE_CANCELLED: &str = "
 
 /// Which of these runs were cancelled before they were routed.
 pub fn take_cancelled(runs: &[i64]) -> Vec<i64> {
-    if runs.is_empty() {
+    // Hardly ever is there any.
+    if runs.is_empty() || !has_pages("cancel_request") {
         return Vec::new();
     }
     query(TAKE_CANCELLED, &[Arg::int8s(runs)], |row| row.int8(1)).into_iter().flatten().collect()

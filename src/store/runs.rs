@@ -18,6 +18,22 @@ pub fn owner_of_unrouted(run_id: i64) -> Option<pg_sys::Oid> {
     as_engine(|| query_one(UNROUTED, &[run_id.into()], |row| row.oid(1))).flatten()
 }
 
+const OWNER_UNDER_WAY: &str = "
+    SELECT d.owner FROM automation_internal.dispatch AS d WHERE d.run_id = $1 AND d.reason IN ('t', 'm')
+     UNION ALL
+    SELECT r.owner FROM automation_internal.run AS r WHERE r.id = $1
+     UNION ALL
+    SELECT a.owner
+      FROM automation_internal.dwell AS d
+      JOIN automation_internal.automation AS a ON a.id = d.automation_id
+     WHERE d.run_id = $1
+     LIMIT 1";
+
+/// Owner of a run that is queued, executes, waits or is held; takes no lock.
+pub fn owner_under_way(run_id: i64) -> Option<pg_sys::Oid> {
+    as_engine(|| query_one(OWNER_UNDER_WAY, &[run_id.into()], |row| row.oid(1))).flatten()
+}
+
 const REQUEST_CANCEL: &str = "
     INSERT INTO automation_internal.cancel_request (run_id, requested_by, requested_at)
     VALUES ($1, $2, $3)
@@ -30,7 +46,8 @@ pub fn request_cancel(run_id: i64) -> bool {
 
 const NOT_ENDED: &str = "
     SELECT r.id, r.owner,
-           pg_catalog.json_build_object('id', r.id, 'automation', a.name, 'version', v.version, 'status', r.status,
+           pg_catalog.json_build_object('id', r.id, 'automation', a.name, 'version', v.version,
+               'status', CASE WHEN (SELECT automation_internal.running()) ? r.id::text THEN 'running' ELSE r.status END,
                'key', r.key, 'kind', r.kind, 'entity_id', r.entity_id, 'entity', r.kind || ':' || r.entity_id,
                'tenant', r.tenant, 'started_at', r.started_at)
       FROM (SELECT w.id, w.owner, w.automation_id, w.version_id, w.status, w.key, w.kind, w.entity_id, w.tenant,

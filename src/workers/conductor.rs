@@ -24,6 +24,8 @@ const HELD_TIMER: i64 = 500_000;
 const ALL_TIMERS: i64 = 10_000_000;
 /// How soon to try again while another session holds the cursor.
 const CONTENDED: Duration = Duration::from_millis(20);
+/// After so many microseconds of that, the session is named in the log and in status().
+const HELD_UP: i64 = 5_000_000;
 
 unsafe extern "C-unwind" fn on_exit(_code: i32, _argument: pg_sys::Datum) {
     let database = shmem::my_database();
@@ -230,14 +232,17 @@ impl Conductor {
             Ok(Look::Gone) => Next::Leave,
             Ok(Look::Nothing) => {
                 self.failures = 0;
+                self.not_held_up();
                 self.after_look(now, HEARTBEAT)
             }
             Ok(Look::Busy) => {
                 self.slot.events_pending.store(true, Ordering::Release);
+                self.held_up(now);
                 self.after_look(now, CONTENDED)
             }
             Ok(Look::Routed { events, dispatches, owners, more }) => {
                 self.failures = 0;
+                self.not_held_up();
                 self.slot.routed_events.fetch_add(events as i64, Ordering::AcqRel);
                 self.slot.routed_dispatches.fetch_add(dispatches as i64, Ordering::AcqRel);
                 self.pool.work_for(&owners, dispatches, now);
@@ -250,6 +255,27 @@ impl Conductor {
             }
             Err(failure) => self.failed(&failure.error().message, now),
         }
+    }
+
+    /// Another session has the cursor: its transaction called route() or run_timers() and is still open.
+    fn held_up(&mut self, now: i64) {
+        let since = self.slot.held_up_since.load(Ordering::Acquire);
+        if since == 0 {
+            self.slot.held_up_since.store(now, Ordering::Release);
+        } else if now - since >= HELD_UP && self.slot.held_up_by.load(Ordering::Acquire) == 0 {
+            let holder = in_transaction(store::router::holder).ok().flatten();
+            if let Some(pid) = holder {
+                self.slot.held_up_by.store(pid, Ordering::Release);
+                warning!(
+                    "automation_engine conductor: no events are routed while a transaction of process {pid} is open"
+                );
+            }
+        }
+    }
+
+    fn not_held_up(&self) {
+        self.slot.held_up_by.store(0, Ordering::Release);
+        self.slot.held_up_since.store(0, Ordering::Release);
     }
 
     /// How long until the next timer is due; a little more, so that it is not looked at before its time.

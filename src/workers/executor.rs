@@ -11,7 +11,7 @@ use super::txn::{Failure, in_transaction};
 use crate::executor::{self, Claimer, Turn, Work};
 use crate::pg::{clock, innocence, names, settings};
 use crate::shmem::{self, DatabaseSlot, ExecutorSlot, shared};
-use crate::{failpoint::failpoint, gucs, store};
+use crate::{failpoint::failpoint, gucs, running, store};
 
 /// A batch that takes longer than this is followed by smaller ones.
 const SLOW_BATCH: i64 = 40_000;
@@ -61,6 +61,7 @@ pub extern "C-unwind" fn automation_executor_main(argument: pg_sys::Datum) {
         registration::exit(0);
     }
     slot.occupy(clock::now());
+    running::become_executor(slot);
     registration::at_exit(on_exit, place);
     let named = in_transaction(|| {
         registration::set_application_name(&format!(
@@ -114,6 +115,11 @@ fn rest(limit: std::time::Duration) {
     if !registration::wait(limit - first) {
         registration::exit(0);
     }
+}
+
+/// Lets a session that cancels a run come first.
+fn nap() {
+    registration::wait(std::time::Duration::from_millis(1));
 }
 
 struct Executor {
@@ -258,7 +264,8 @@ impl Executor {
                 }
                 failpoint("before_arm_commit");
             });
-            if looked.is_err() {
+            if let Err(failure) = looked {
+                running::gave_way(failure.error(), nap);
                 // Their timers are still there.
                 self.claimer.armed.clear();
                 return;
@@ -353,6 +360,10 @@ impl Executor {
 
     fn failed(&mut self, failure: &Failure, limit: i64) -> Option<bool> {
         let error = failure.error();
+        if running::gave_way(error, nap) {
+            // A run of the batch is being cancelled. The others are none the worse for being run again.
+            return Some(true);
+        }
         if limit > 1 {
             // One of them spoils the commit of all: find out which.
             self.limit = 1;

@@ -129,9 +129,39 @@ pub fn wait(timeout: Duration) -> bool {
         pg_sys::ResetLatch(pg_sys::MyLatch);
         events
     };
-    pgrx::check_for_interrupts!();
+    serve_interrupts();
     reload_if_asked();
     events & pg_sys::WL_LATCH_SET as i32 != 0
+}
+
+/// Lets a session sleep for a moment inside its transaction; a request to cancel it is answered.
+pub fn nap(timeout: Duration) {
+    let flags = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
+    // SAFETY: a session waiting on its own latch.
+    unsafe {
+        pg_sys::WaitLatch(
+            pg_sys::MyLatch,
+            flags as i32,
+            timeout.as_millis() as std::ffi::c_long,
+            pg_sys::PG_WAIT_EXTENSION,
+        );
+        pg_sys::ResetLatch(pg_sys::MyLatch);
+    }
+    pgrx::check_for_interrupts!();
+}
+
+/// Serves interrupts between transactions. A request to cancel the statement under way comes to nothing, as in a session
+/// that is idle: there is none.
+fn serve_interrupts() {
+    // SAFETY: counts and flags of this process. While the count is not 0, a request to cancel stays pending, so that none
+    // that comes in between ends the process.
+    unsafe {
+        let held = &raw mut pg_sys::QueryCancelHoldoffCount;
+        std::ptr::write_volatile(held, std::ptr::read_volatile(held) + 1);
+        pgrx::check_for_interrupts!();
+        std::ptr::write_volatile(&raw mut pg_sys::QueryCancelPending, 0);
+        std::ptr::write_volatile(held, std::ptr::read_volatile(held).saturating_sub(1));
+    }
 }
 
 /// Why a wait ended.
@@ -154,7 +184,7 @@ pub fn wait_for(descriptor: i32, timeout: Duration) -> Woken {
         );
         pg_sys::ResetLatch(pg_sys::MyLatch);
     }
-    pgrx::check_for_interrupts!();
+    serve_interrupts();
     Woken { reloaded: reload_if_asked() }
 }
 
@@ -189,6 +219,12 @@ pub fn terminate(pid: i32) {
         // SAFETY: a signal to a process that was a backend of this server a moment ago.
         unsafe { libc::kill(pid, libc::SIGTERM) };
     }
+}
+
+/// Is this process a background worker, not a session?
+pub fn is_worker() -> bool {
+    // SAFETY: reads a process global.
+    unsafe { pg_sys::MyBackendType == pg_sys::BackendType::B_BG_WORKER }
 }
 
 pub fn exit(code: i32) -> ! {

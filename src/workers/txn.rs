@@ -33,7 +33,8 @@ pub fn in_transaction<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
         pg_sys::SetCurrentStatementStartTimestamp();
         pg_sys::StartTransactionCommand();
         pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
-        pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, std::ptr::null());
+        // Nothing is known yet of what the transaction is about.
+        pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, c"".as_ptr());
     }
     let mut work = Some(AssertUnwindSafe(work));
     let outcome = PgTryBuilder::new(AssertUnwindSafe(|| match work.take() {

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use pgrx::pg_sys;
 
+use super::registration;
 use crate::shmem;
 use crate::store::{event_ids, events};
 
@@ -21,6 +22,8 @@ thread_local! {
     /// This transaction has put messages into the outbox.
     static OUTBOX: Cell<bool> = const { Cell::new(false) };
     static LAUNCH: Cell<bool> = const { Cell::new(false) };
+    /// This session has asked executors to give up a run.
+    static REQUESTED: Cell<bool> = const { Cell::new(false) };
     /// The earliest deadline that this transaction has set.
     static TIMER: Cell<i64> = const { Cell::new(i64::MAX) };
 }
@@ -52,9 +55,7 @@ pub fn timer_at_commit(due_at: i64) {
 
 /// Tells the conductor, when this transaction commits, that it has queued work for executors.
 pub fn work_at_commit(any: bool) {
-    // SAFETY: reads a process global.
-    let is_worker = unsafe { pg_sys::MyBackendType } == pg_sys::BackendType::B_BG_WORKER;
-    if any && !is_worker && !QUEUED.replace(true) {
+    if any && !registration::is_worker() && !QUEUED.replace(true) {
         register();
     }
 }
@@ -76,6 +77,14 @@ pub fn return_claims_at_commit() {
 /// Tells the conductor, when this transaction commits, that there are messages to deliver.
 pub fn courier_at_commit() {
     if !OUTBOX.replace(true) {
+        register();
+    }
+}
+
+/// Takes back what this session asks of executors should its transaction abort; that is also how a session ends that is
+/// terminated in the middle.
+pub fn forget_requests_at_abort() {
+    if !REQUESTED.replace(true) {
         register();
     }
 }
@@ -111,6 +120,7 @@ unsafe extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type,
             events::insert_buffered();
         }
         pg_sys::XactEvent::XACT_EVENT_COMMIT => {
+            REQUESTED.set(false);
             event_ids::stand_down();
             events::forget_buffered();
             CLAIMED.set(false);
@@ -151,6 +161,9 @@ unsafe extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type,
             OUTBOX.set(false);
             BELOW.set(false);
             crate::capture::moved::forget();
+            if REQUESTED.replace(false) {
+                shmem::shared().wanted.forget_mine();
+            }
             events::forget_buffered();
             if CLAIMED.replace(false) {
                 shmem::shared().claims_returned.fetch_add(1, Ordering::AcqRel);

@@ -149,8 +149,15 @@ pub fn at_step(automation: &str, run: i64, step: &str) {
     slot.running.show_step(step);
     ACTIVITY.with_borrow_mut(|text| {
         text.clear();
+        // Piece by piece: this is done for every step, and formatting all at once takes several times as long.
+        for part in ["automation \"", automation, "\" run "] {
+            text.extend_from_slice(part.as_bytes());
+        }
         // Writing to a Vec cannot fail.
-        let _ = write!(text, "automation \"{automation}\" run {run} step \"{step}\"\0");
+        let _ = write!(text, "{run}");
+        for part in [" step \"", step, "\"\0"] {
+            text.extend_from_slice(part.as_bytes());
+        }
         // SAFETY: NUL-terminated; the call copies as much as there is room for.
         unsafe { pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, text.as_ptr().cast()) };
     });

@@ -172,7 +172,7 @@ COMMENT ON FUNCTION automation.set_clock IS 'Sets the clock by which drain() goe
 COMMENT ON FUNCTION automation.advance IS 'Moves this session''s clock forward.';
 COMMENT ON FUNCTION automation.route IS 'Routes committed events by hand, as the conductor does.';
 COMMENT ON FUNCTION automation.dispatch IS 'Runs queued work by hand, as executors do.';
-COMMENT ON FUNCTION automation.drain IS 'Routes and runs until nothing is left, including what this transaction wrote.';
+COMMENT ON FUNCTION automation.drain IS 'Routes and runs until nothing is left, including what this transaction wrote; leaves to a conductor at work what others have committed.';
 COMMENT ON FUNCTION automation.sweep IS 'Does the housekeeping: partitions, retention, counters.';
 COMMENT ON FUNCTION automation.start_workers IS 'Starts the workers of this database.';
 COMMENT ON FUNCTION automation.stop_workers IS 'Stops the workers of this database.';

@@ -1,5 +1,5 @@
-//! Stage 1 for triggers by the clock: which ticks are due, and what becomes of each. Whoever has the cursor does this, so
-//! one at a time; the record of ticks holds besides.
+//! Stage 1 for triggers by the clock: which ticks are due, and what becomes of each. The row of a schedule is
+//! locked meanwhile, so one router at a time deals with it; the record of ticks holds besides.
 use automation_core::expr::Budget;
 use automation_core::schedule::{Due, Overlap, TickEntry, zone_data};
 use automation_core::value::Timestamp;

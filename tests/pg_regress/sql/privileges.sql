@@ -30,7 +30,7 @@ GRANT USAGE ON SCHEMA automation TO regress_p_ann, regress_p_bob;
 GRANT SELECT ON ALL TABLES IN SCHEMA automation TO regress_p_ann, regress_p_bob;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA automation TO regress_p_ann, regress_p_bob;
 GRANT USAGE ON SCHEMA automation_internal TO regress_p_ann, regress_p_bob;
-GRANT EXECUTE ON FUNCTION automation_internal.define_document, automation_internal.define_text, automation_internal.step_options, automation_internal.trigger_options, automation_internal.text_or_object, automation_internal.duration, automation_internal.worker_list TO regress_p_ann, regress_p_bob;
+GRANT EXECUTE ON FUNCTION automation_internal.define_document, automation_internal.define_text, automation_internal.step_options, automation_internal.trigger_options, automation_internal.text_or_object, automation_internal.duration, automation_internal.worker_list, automation_internal.running TO regress_p_ann, regress_p_bob;
 
 SET ROLE regress_p_ann;
 CREATE TABLE ann_item (id int PRIMARY KEY, secret text);

@@ -10,6 +10,7 @@ use super::derived::{DerivedTopic, Topics};
 use crate::failpoint::failpoint;
 use crate::hearing::{self, Privileges};
 use crate::pg::clock::{self, Micros};
+use crate::pg::identity;
 use crate::store::dispatches::{NewDispatch, Reason};
 use crate::store::dwells;
 use crate::store::events::{Event, Op};

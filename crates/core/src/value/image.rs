@@ -75,6 +75,9 @@ impl<'a> Image<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::condition::Condition;
+    use crate::expr::{Budget, Scope};
+    use crate::value::Timestamp;
 
     fn read(text: &str, name: &str) -> Option<String> {
         Image::new(Some(text)).member(name).unwrap().map(|value| value.to_json())
@@ -118,6 +121,38 @@ mod tests {
         let error = image.whole().unwrap_err().at(3..4);
         assert!(error.message.ends_with("cannot be read: nested too deeply"), "{error}");
         assert_eq!(error.span, 3..4);
+    }
+
+    struct Row<'a>(Image<'a>);
+
+    impl Scope for Row<'_> {
+        fn root(&self, name: &str) -> Result<Option<&Value>, Unreadable> {
+            if name == "new" { self.0.whole().map(Some) } else { Ok(None) }
+        }
+
+        fn member(&self, root: &str, name: &str) -> Result<Option<Cow<'_, Value>>, Unreadable> {
+            if root == "new" { Ok(Some(self.0.member(name)?.unwrap_or_default())) } else { Ok(None) }
+        }
+
+        fn now(&self) -> Timestamp {
+            Timestamp(0)
+        }
+    }
+
+    #[test]
+    fn a_condition_that_asks_for_what_cannot_be_read_neither_holds_nor_fails_to_hold() {
+        let row = format!(r#"{{"a": 1, "deep": {}{}}}"#, "[".repeat(300), "]".repeat(300));
+        let holds = |text: &str| {
+            let condition = Condition::parse_text(text).unwrap();
+            condition.holds(&Row(Image::new(Some(&row))), &mut Budget::default())
+        };
+        for text in ["new.deep is null", "new is null", "new.deep = 1 or new.deep <> 1", "not (new.deep is not null)"] {
+            assert_eq!(holds(text).unwrap_err().kind, ExprErrorKind::InvalidValue, "{text}");
+        }
+        assert_eq!(holds("new.a = 1"), Ok(true));
+        // the whole row is read for the fifth member
+        let many = "new.a = 1 and new.a < 2 and new.a > 0 and new.a <> 5 and new.a is not null";
+        assert!(holds(many).is_err());
     }
 
     #[test]

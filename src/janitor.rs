@@ -14,8 +14,7 @@ use crate::router::Swept;
 use crate::shmem::{my_database, shared};
 use crate::store::{
     automations, bulk, dispatches, dwells, egress_rules, endpoints, gates, history, kinds, live, numeric_memory,
-    outbox, owners, partitions, router, schedules, secrets, signals, stats, step_stats, subscriptions,
-    topic_grants,
+    outbox, owners, partitions, router, schedules, secrets, signals, stats, step_stats, subscriptions, topic_grants,
 };
 
 /// How often, in microseconds, the house is kept while there is work at all.

@@ -170,7 +170,8 @@ fn on_its_topic(run: &FailedRun, event: Event) -> Rc<Event> {
     let Ok(version) = versions::get(run.version_id) else { return event };
     let Some(trigger) = version.program.triggers.get(run.trigger_no as usize) else { return event };
     let derivers = derived::current();
-    let heard = trigger.patterns.iter().find_map(|pattern| derivers.heard(pattern, &event, |_| true).into_iter().next());
+    let heard =
+        trigger.patterns.iter().find_map(|pattern| derivers.heard(pattern, &event, |_| true).into_iter().next());
     heard.unwrap_or(event)
 }
 

@@ -32,9 +32,8 @@ struct Named<'a> {
 fn named<'a>(role: &str, prefix: &'a str, right: &str, of: Option<&str>) -> EngineResult<Named<'a>> {
     let user = identity::current_user();
     let grantee = identity::role_by_name(role).ok_or_else(|| EngineError::unknown_role(role))?;
-    let right = Right::parse(right).ok_or_else(|| {
-        EngineError::invalid(format!("invalid right \"{right}\"")).hint("Use emit or listen.")
-    })?;
+    let right = Right::parse(right)
+        .ok_or_else(|| EngineError::invalid(format!("invalid right \"{right}\"")).hint("Use emit or listen."))?;
     let prefix = prefix_of(prefix).ok_or_else(|| {
         EngineError::invalid(format!("invalid prefix \"{prefix}\" of topics"))
             .detail("A prefix is the first words of topics, joined by dots, without white space, \"*\" and \"#\".")
@@ -84,11 +83,7 @@ fn revoke(role: &str, prefix: &str, right: &str, of: Option<&str>) -> EngineResu
 
 fn audit(action: &str, role: &str, prefix: &str, right: Right, of: Option<pg_sys::Oid>) {
     let of = of.and_then(names::role_name);
-    log::audit(
-        action,
-        "",
-        &serde_json::json!({ "role": role, "prefix": prefix, "right": right.name(), "of": of }),
-    );
+    log::audit(action, "", &serde_json::json!({ "role": role, "prefix": prefix, "right": right.name(), "of": of }));
 }
 
 /// Says what is missing until automations hear: nobody is started by strangers, or read by them, against his will.

@@ -25,9 +25,8 @@ pub fn check(kind: &str, table_owner: Option<pg_sys::Oid>) -> EngineResult<Name>
     if let Some(found) = kinds::find(kind) {
         before = Some((found.owner, found.table_owner));
     }
-    let goes_on = before.is_some_and(|(watcher, owner)| {
-        identity::has_role(user, watcher) || (owner.is_some() && owner == table_owner)
-    });
+    let goes_on = before
+        .is_some_and(|(watcher, owner)| identity::has_role(user, watcher) || (owner.is_some() && owner == table_owner));
     if goes_on {
         return Ok(Name::GoesOn);
     }

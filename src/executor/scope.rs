@@ -7,8 +7,8 @@ use automation_core::expr::{ExprError, ExprErrorKind, Scope};
 use automation_core::value::{Timestamp, Unreadable, Value};
 
 use crate::capture::read;
-use crate::pg::clock::Micros;
 use crate::hearing::{self, Privileges};
+use crate::pg::clock::Micros;
 use crate::pg::identity;
 use crate::router::derived::DerivedTopic;
 use crate::scope::EventScope;

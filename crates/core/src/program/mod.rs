@@ -340,9 +340,7 @@ impl Program {
         };
         let waits = |step: &Step| matches!(&step.action, Action::WaitForEvent { topic, .. } if is_of(topic.text()));
         let reads = |condition: &Condition| condition.references().entities.iter().any(|entity| entity.kind == kind);
-        self.triggers.iter().any(starts)
-            || self.steps.iter().any(waits)
-            || self.conditions().into_iter().any(reads)
+        self.triggers.iter().any(starts) || self.steps.iter().any(waits) || self.conditions().into_iter().any(reads)
     }
 }
 

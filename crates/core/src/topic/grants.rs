@@ -103,7 +103,9 @@ impl<R: Copy + PartialEq> Grants<R> {
             || self.under(topic).any(|grant| match grant.right {
                 Right::Listen => grant.speaks_for(emitter) && roles.has(reader, grant.grantee),
                 Right::Emit => {
-                    grant.settled && grant.of.is_none_or(|of| roles.has(reader, of)) && roles.has(emitter, grant.grantee)
+                    grant.settled
+                        && grant.of.is_none_or(|of| roles.has(reader, of))
+                        && roles.has(emitter, grant.grantee)
                 }
             })
     }
@@ -124,9 +126,9 @@ impl<R: Copy + PartialEq> Grants<R> {
     pub fn may_use_kind(&self, right: Right, role: R, owner: R, kind: &str, roles: &impl Roles<R>) -> bool {
         role == owner
             || roles.has(role, owner)
-            || self.under(kind).any(|grant| {
-                grant.right == right && grant.speaks_for(owner) && roles.has(role, grant.grantee)
-            })
+            || self
+                .under(kind)
+                .any(|grant| grant.right == right && grant.speaks_for(owner) && roles.has(role, grant.grantee))
     }
 
     fn under(&self, topic: &str) -> impl Iterator<Item = &Grant<R>> {

@@ -77,20 +77,21 @@ SELECT r.id,
           FROM automation_internal.run_history AS h
         UNION ALL
         SELECT l.id, l.automation_id, l.version_id, l.trigger_no, l.event_id,
-               CASE WHEN x.now IS NOT NULL THEN 'running' WHEN l.status = 'queued' THEN 'pending' ELSE 'waiting' END, l.key, l.kind, l.entity_id,
+               CASE WHEN (SELECT automation_internal.running()) ? l.id::text THEN 'running'
+                    WHEN l.status = 'queued' THEN 'pending' ELSE 'waiting' END, l.key, l.kind, l.entity_id,
                l.started_at, NULL, COALESCE(timestamptz '2000-01-01 00:00:00+00'
                 + pg_catalog.substring(pg_catalog.current_setting('automation_engine.clock', true),
                                      '^(-\d{1,17}|\d{1,18})$')::bigint * interval '1 microsecond',
                 pg_catalog.clock_timestamp()) - l.started_at,
                pg_catalog.json_array_length(l.steps), NULL, l.tenant, NULL, 0, l.owner, l.parent,
-               CASE WHEN x.now IS NOT NULL THEN NULL
+               CASE WHEN (SELECT automation_internal.running()) ? l.id::text THEN NULL
                     WHEN l.status = 'frozen' THEN 'the automation to be active again'
                     WHEN l.status = 'queued' THEN 'its turn'
                     ELSE (SELECT pg_catalog.string_agg(w.value ->> 'for', '; ' ORDER BY w.ordinality)
                             FROM pg_catalog.json_array_elements(l.waits) WITH ORDINALITY AS w) END,
-               x.now
+               -- read once by a query, and no join, which would stand in the way of an index on the number
+               (SELECT automation_internal.running()) -> l.id::text
           FROM automation_internal.run AS l
-         CROSS JOIN LATERAL (SELECT (SELECT automation_internal.running()) -> l.id::text AS now) AS x
         UNION ALL
         SELECT d.run_id, d.automation_id, d.version_id, d.trigger_no, d.event_id,
                CASE WHEN x.now IS NOT NULL THEN 'running' ELSE 'pending' END, NULL, e.kind, e.entity_id,

@@ -11,7 +11,7 @@ use automation_core::value::{Timestamp, Value};
 
 /// Small, so that no text can stall the fuzzer.
 fn budget() -> Budget {
-    Budget { steps: 5_000, depth: 64, output_bytes: 64 * 1024 }
+    Budget::of(5_000, 64, 64 * 1024)
 }
 
 fn scope(roots: &str) -> FixedScope {

@@ -27,11 +27,13 @@ pub fn eval<'a>(node: &'a Node, scope: &'a dyn Scope, budget: &mut Budget) -> Ev
 }
 
 #[inline]
+fn charge(steps: usize, budget: &mut Budget, node: &Node) -> Fallible<()> {
+    budget.charge_steps(steps, &node.span.range())
+}
+
+#[inline]
 fn step<'a>(node: &'a Node, scope: &'a dyn Scope, budget: &mut Budget) -> Evaluated<'a> {
-    match budget.steps.checked_sub(1) {
-        Some(left) => budget.steps = left,
-        None => return Err(exceeded("steps", &node.span.range()).into()),
-    }
+    charge(1, budget, node)?;
     Ok(match &node.kind {
         Kind::Literal(value) => Cow::Borrowed(value),
         Kind::Root(name) => Cow::Borrowed(root(scope, name).map_err(|error| unreadable(error, node))?),
@@ -51,16 +53,21 @@ fn step<'a>(node: &'a Node, scope: &'a dyn Scope, budget: &mut Budget) -> Evalua
         Kind::Not(inner) => Cow::Owned(Value::Bool(!holds(inner, scope, budget)?)),
         Kind::Compare(op, pair) => {
             let (a, b) = (eval(&pair.0, scope, budget)?, eval(&pair.1, scope, budget)?);
-            charge_texts(&a, &b, budget, node)?;
+            charge_comparison(&a, &b, budget, node)?;
             Cow::Owned(Value::Bool(ops::compare(*op, &a, &b).map_err(|f| placed(f, node))?))
         }
         Kind::Becomes(three) => {
             let wanted = eval(&three.2, scope, budget)?;
-            let is = ops::equal(&*eval(&three.0, scope, budget)?, &wanted);
-            Cow::Owned(Value::Bool(is && !ops::equal(&*eval(&three.1, scope, budget)?, &wanted)))
+            let new = eval(&three.0, scope, budget)?;
+            charge_comparison(&new, &wanted, budget, node)?;
+            let is = ops::equal(&new, &wanted);
+            let old = eval(&three.1, scope, budget)?;
+            charge_comparison(&old, &wanted, budget, node)?;
+            Cow::Owned(Value::Bool(is && !ops::equal(&old, &wanted)))
         }
         Kind::Changed(pair) => {
             let (new, old) = (eval(&pair.0, scope, budget)?, eval(&pair.1, scope, budget)?);
+            charge_comparison(&new, &old, budget, node)?;
             Cow::Owned(Value::Bool(*new != *old))
         }
         _ => return rarer(node, scope, budget),
@@ -88,6 +95,7 @@ fn rarer<'a>(node: &'a Node, scope: &'a dyn Scope, budget: &mut Budget) -> Evalu
         Kind::Negate(inner) => {
             let minus_one = Value::int(-1);
             let value = eval(inner, scope, budget)?;
+            charge_arithmetic(ArithmeticOp::Multiply, &value, &minus_one, budget, node)?;
             let negated = ops::arithmetic(ArithmeticOp::Multiply, &value, &minus_one);
             Cow::Owned(negated.map_err(|_| negation_fault(&value, node))?)
         }
@@ -106,6 +114,7 @@ fn rarer<'a>(node: &'a Node, scope: &'a dyn Scope, budget: &mut Budget) -> Evalu
         }
         Kind::Like(pair, flags) => {
             let (text, pattern) = (eval(&pair.0, scope, budget)?, eval(&pair.1, scope, budget)?);
+            budget.charge_work(ops::work_to_print(&text), &span)?;
             let matched = match (text.to_text(), pattern.as_str()) {
                 (None, _) => false,
                 _ if pattern.is_null() => false,
@@ -123,6 +132,8 @@ fn rarer<'a>(node: &'a Node, scope: &'a dyn Scope, budget: &mut Budget) -> Evalu
         Kind::Between(three, negated) => {
             let (value, low) = (eval(&three.0, scope, budget)?, eval(&three.1, scope, budget)?);
             let high = eval(&three.2, scope, budget)?;
+            charge_comparison(&value, &low, budget, node)?;
+            charge_comparison(&value, &high, budget, node)?;
             let above = ops::order(&value, &low).map_err(|f| placed(f, node))?;
             let below = ops::order(&value, &high).map_err(|f| placed(f, node))?;
             let inside = matches!(above, Some(Ordering::Greater | Ordering::Equal))
@@ -131,6 +142,7 @@ fn rarer<'a>(node: &'a Node, scope: &'a dyn Scope, budget: &mut Budget) -> Evalu
         }
         Kind::Is(inner, wanted, negated) => {
             let value = eval(inner, scope, budget)?;
+            charge_comparison(&value, wanted, budget, node)?;
             Cow::Owned(Value::Bool((*value == *wanted) != *negated))
         }
         Kind::Ternary(three) => {
@@ -149,7 +161,9 @@ fn rarer<'a>(node: &'a Node, scope: &'a dyn Scope, budget: &mut Budget) -> Evalu
         Kind::Join(nodes) => {
             let mut out = String::new();
             for part in nodes {
-                let text = eval(part, scope, budget)?.to_text().unwrap_or_default();
+                let value = eval(part, scope, budget)?;
+                budget.charge_work(ops::work_to_print(&value), &span)?;
+                let text = value.to_text().unwrap_or_default();
                 budget.charge_output(text.len(), &span)?;
                 out.push_str(&text);
             }
@@ -218,6 +232,7 @@ fn unreadable(error: Unreadable, node: &Node) -> Box<ExprError> {
 fn state(read: &StateRead, node: &Node, scope: &dyn Scope, budget: &mut Budget) -> Fallible<Value> {
     budget.charge_steps(10, &node.span.range())?;
     let (kind, id) = (eval(&read.kind, scope, budget)?, eval(&read.id, scope, budget)?);
+    budget.charge_work(ops::work_to_print(&kind).saturating_add(ops::work_to_print(&id)), &node.span.range())?;
     match (kind.to_text(), id.to_text()) {
         (Some(kind), Some(id)) => Ok(scope.state(&kind, &id).map_err(|mut e| {
             if e.span.is_empty() {
@@ -230,10 +245,7 @@ fn state(read: &StateRead, node: &Node, scope: &dyn Scope, budget: &mut Budget) 
 }
 
 fn path<'a>(base: &'a Node, steps: &'a [Access], scope: &'a dyn Scope, budget: &mut Budget) -> Evaluated<'a> {
-    match budget.steps.checked_sub(steps.len()) {
-        Some(left) => budget.steps = left,
-        None => return Err(exceeded("steps", &base.span.range()).into()),
-    }
+    charge(steps.len(), budget, base)?;
     let mut rest = steps;
     let mut value = match (&base.kind, steps) {
         (Kind::Root(name), [Access::Member(first, _), after @ ..]) => {
@@ -256,6 +268,7 @@ fn path<'a>(base: &'a Node, steps: &'a [Access], scope: &'a dyn Scope, budget: &
             },
             Access::Index(node) => {
                 let key = eval(node, scope, budget)?;
+                budget.charge_work(ops::work_to_print(&key), &node.span.range())?;
                 match value {
                     Cow::Borrowed(value) => Cow::Borrowed(element(value, &key)),
                     Cow::Owned(value) => Cow::Owned(element(&value, &key).clone()),
@@ -294,10 +307,17 @@ fn contains(list: &Value, item: &Value, budget: &mut Budget, node: &Node) -> Fal
         Value::Null => Ok(false),
         Value::List(items) => {
             budget.charge_steps(items.len(), &node.span.range())?;
+            charge_search(items, item, budget, node)?;
             Ok(items.iter().any(|other| ops::equal(item, other)))
         }
-        Value::Object(object) => Ok(item.to_text().is_some_and(|key| object.get(&key).is_some())),
-        Value::Text(text) => Ok(item.to_text().is_some_and(|part| text.contains(&part))),
+        Value::Object(object) => {
+            budget.charge_work(ops::work_to_print(item), &node.span.range())?;
+            Ok(item.to_text().is_some_and(|key| object.get(&key).is_some()))
+        }
+        Value::Text(text) => {
+            budget.charge_work(ops::work_to_print(item).saturating_add(text.len() / 8), &node.span.range())?;
+            Ok(item.to_text().is_some_and(|part| text.contains(&part)))
+        }
         other => {
             let message = format!("\"in\" needs a list, not {}", ops::with_article(other));
             Err(ExprError::new(ExprErrorKind::TypeMismatch, node.span.range(), message).into())
@@ -305,44 +325,59 @@ fn contains(list: &Value, item: &Value, budget: &mut Budget, node: &Node) -> Fal
     }
 }
 
-/// Long texts and large documents cost what it takes to compare them.
+/// Long texts, long numbers and large documents cost what it takes to compare them.
 #[inline]
-fn charge_texts(a: &Value, b: &Value, budget: &mut Budget, node: &Node) -> Fallible<()> {
-    let size = |value: &Value| match value {
-        Value::Text(text) => text.len() / 256,
-        Value::List(items) => items.len(),
-        Value::Object(object) => object.len(),
-        Value::Number(n) => n.cost() / 16,
-        _ => 0,
-    };
-    match size(a).min(size(b)) {
+fn charge_comparison(a: &Value, b: &Value, budget: &mut Budget, node: &Node) -> Fallible<()> {
+    match ops::work_to_compare(a, b) {
         0 => Ok(()),
-        extra => budget.charge_steps(extra, &node.span.range()),
+        work => budget.charge_work(work, &node.span.range()),
     }
+}
+
+/// Comparing an item with each element of a list.
+fn charge_search(items: &[Value], item: &Value, budget: &mut Budget, node: &Node) -> Fallible<()> {
+    let work = items.iter().fold(0_usize, |sum, other| sum.saturating_add(ops::work_to_compare(item, other)));
+    budget.charge_work(work, &node.span.range())
 }
 
 fn charge_arithmetic(op: ArithmeticOp, a: &Value, b: &Value, budget: &mut Budget, node: &Node) -> Fallible<()> {
     let span = node.span.range();
     match (a, b) {
-        (Value::Number(a), Value::Number(b)) => {
-            let (a, b) = (a.cost(), b.cost());
-            if a + b <= 2 {
+        (Value::Number(x), Value::Number(y)) => {
+            let (m, n) = (x.cost(), y.cost());
+            if m + n <= 2 {
                 return Ok(());
             }
+            let divides = matches!(op, ArithmeticOp::Divide | ArithmeticOp::Remainder);
+            let squares = if divides { x.work().saturating_add(y.work()).saturating_mul(2) } else { 0 };
+            budget.charge_work(squares.saturating_add(x.work_to_align(y)), &span)?;
             let product = !matches!(op, ArithmeticOp::Add | ArithmeticOp::Subtract);
-            budget.charge_steps(if product { a.saturating_mul(b) / 16 + 1 } else { (a + b) / 16 }, &span)?;
-            budget.charge_output((a + b) * 8, &span)
+            budget.charge_steps(if product { m.saturating_mul(n) / 16 + 1 } else { (m + n) / 16 }, &span)?;
+            budget.charge_output((m + n) * 8, &span)
         }
-        (Value::Text(a), other) | (other, Value::Text(a)) => {
+        (Value::Text(text), other) | (other, Value::Text(text)) if op == ArithmeticOp::Add => {
             let more = match other {
-                Value::Text(b) => b.len(),
+                Value::Text(more) => more.len(),
                 Value::List(items) => items.len() * 16,
                 Value::Object(object) => object.len() * 32,
                 _ => 16,
             };
-            budget.charge_output(a.len() + more, &span)
+            budget.charge_work(ops::work_to_print(other), &span)?;
+            budget.charge_output(text.len() + more, &span)
+        }
+        // A text that spells a number counts as one.
+        (Value::Text(_), Value::Number(_) | Value::Text(_)) | (Value::Number(_), Value::Text(_)) => {
+            let work = ops::work_to_number(a).saturating_add(ops::work_to_number(b));
+            // What is read has at most as many limbs as the square root of what reading it takes.
+            let limbs = |value: &Value| ops::work_to_number(value).isqrt();
+            budget.charge_work(work.saturating_mul(2).saturating_add(limbs(a).saturating_mul(limbs(b))), &span)
         }
         (Value::List(a), Value::List(b)) => budget.charge_output((a.len() + b.len()) * 16, &span),
+        // The length of a duration can be multiplied by any number.
+        (Value::Duration(_) | Value::Date(_), n @ Value::Number(_))
+        | (n @ Value::Number(_), Value::Duration(_) | Value::Date(_)) => {
+            budget.charge_work(ops::work_to_number(n), &span)
+        }
         _ => Ok(()),
     }
 }

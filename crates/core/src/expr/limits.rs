@@ -3,6 +3,7 @@
 //! The generated parser calls itself once per nesting level, so nesting is counted first, without recursion.
 
 use super::error::{ExprError, ExprErrorKind};
+use crate::value::Number;
 
 /// Longest text of one expression, in bytes.
 pub const MAX_TEXT: usize = 64 * 1024;
@@ -10,6 +11,9 @@ pub const MAX_TEXT: usize = 64 * 1024;
 pub const MAX_TOKENS: usize = 5_000;
 /// Deepest nesting of brackets and of `? :`.
 pub const MAX_NESTING: usize = 32;
+
+/// Most that the numbers of one expression may take to be read, in nanoseconds or so: `1e100000` is short to write.
+const MAX_NUMBER_WORK: usize = 256 * 1024 * 1024;
 
 /// Refuses texts that are too long or too deep, and quotes or comments without an end.
 pub fn check(text: &str) -> Result<(), ExprError> {
@@ -19,10 +23,16 @@ pub fn check(text: &str) -> Result<(), ExprError> {
     let bytes = text.as_bytes();
     // the question marks that are open at each level of brackets
     let mut levels = vec![0_usize];
-    let (mut at, mut nesting, mut tokens) = (0, 0_usize, 0_usize);
+    let (mut at, mut nesting, mut tokens, mut numbers) = (0, 0_usize, 0_usize, 0_usize);
     while at < bytes.len() {
         let in_word = at > 0 && is_word(bytes[at]) && is_word(bytes[at - 1]);
         tokens += usize::from(!in_word && !bytes[at].is_ascii_whitespace());
+        if !in_word && bytes[at].is_ascii_digit() {
+            numbers = numbers.saturating_add(Number::work_to_parse(number_at(text, at)));
+            if numbers > MAX_NUMBER_WORK {
+                return Err(too_complex(at, "Its numbers have too many digits.".to_owned()));
+            }
+        }
         match bytes[at] {
             quote @ (b'\'' | b'"') => at = end_of_quote(text, at, quote)?,
             b'-' if bytes.get(at + 1) == Some(&b'-') => {
@@ -68,6 +78,20 @@ pub fn check(text: &str) -> Result<(), ExprError> {
         }
     }
     Ok(())
+}
+
+/// The number that begins at an offset, with its exponent.
+fn number_at(text: &str, start: usize) -> &str {
+    let bytes = text.as_bytes();
+    let mut end = start;
+    while let Some(b) = bytes.get(end) {
+        let sign = end > start && matches!(b, b'+' | b'-') && matches!(bytes[end - 1], b'e' | b'E');
+        if !(b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E') || sign) {
+            break;
+        }
+        end += 1;
+    }
+    &text[start..end]
 }
 
 fn is_word(b: u8) -> bool {

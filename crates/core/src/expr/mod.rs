@@ -26,7 +26,7 @@ pub use functions::{Function, Purity, all as all_functions};
 pub use limits::{MAX_NESTING, MAX_TEXT};
 pub use names::ROOTS;
 pub use references::{Reference, References};
-pub use scope::{Budget, FixedScope, Scope};
+pub use scope::{Budget, FixedScope, Scope, Watch, watch_evaluations};
 pub use timing::TimeDependence;
 pub use types::{Type, type_of};
 

@@ -56,6 +56,41 @@ impl From<Box<ExprError>> for Fault {
     }
 }
 
+/// What it takes at most to tell whether two values are equal or which comes first, in nanoseconds or so.
+pub fn work_to_compare(a: &Value, b: &Value) -> usize {
+    match (a, b) {
+        (Value::Text(a), Value::Text(b)) => a.len().min(b.len()) / 8,
+        (Value::Number(n), Value::Text(t)) | (Value::Text(t), Value::Number(n)) => {
+            n.work().saturating_mul(4).saturating_add(Number::work_to_parse(t)).saturating_add(t.len() / 8)
+        }
+        // Numbers of different scales are brought to the same one.
+        (Value::Number(a), Value::Number(b)) if a.cost() + b.cost() > 2 => a.work_to_align(b),
+        (Value::List(_), Value::List(_)) | (Value::Object(_), Value::Object(_)) => {
+            a.work().saturating_add(b.work()).saturating_mul(2)
+        }
+        _ => 0,
+    }
+}
+
+/// What it takes at most to write a value as text.
+pub fn work_to_print(value: &Value) -> usize {
+    match value {
+        Value::Text(text) => text.len() / 8,
+        Value::Number(n) if n.cost() == 1 => 0,
+        Value::List(_) | Value::Object(_) => value.work().saturating_mul(4),
+        other => other.work().saturating_mul(2),
+    }
+}
+
+/// What it takes at most to read a value as a number and to do something with it.
+pub fn work_to_number(value: &Value) -> usize {
+    match value {
+        Value::Text(text) => Number::work_to_parse(text).saturating_mul(2),
+        Value::Number(n) if n.cost() > 1 => n.work().saturating_mul(2),
+        _ => 0,
+    }
+}
+
 /// `a = b`. Same types compare by value; a number and a text compare as text; times meet texts as instants.
 pub fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {

@@ -4,6 +4,7 @@ use super::error::{ExprError, ExprErrorKind};
 use crate::value::{Timestamp, Unreadable, Value};
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 /// What an expression can see while it is evaluated.
 pub trait Scope {
@@ -63,6 +64,31 @@ impl Scope for FixedScope {
     }
 }
 
+/// Steps of a usual budget. At worst a step takes a microsecond or so.
+const STEPS: usize = 100_000;
+/// So many steps pass between two looks at the time.
+const LOOK_EVERY: usize = 1_000;
+
+/// How an evaluation learns that it takes too long, and lets the process attend to other things. The language itself has
+/// no clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Watch {
+    /// The time that this thread has spent at work, in microseconds.
+    pub spent: fn() -> u64,
+    /// How long one evaluation may take, in microseconds.
+    pub most: fn() -> u64,
+    /// Called every thousand steps or so. It may unwind: an evaluation keeps nothing that would be left half done.
+    pub serve: fn(),
+}
+
+static WATCH: OnceLock<Watch> = OnceLock::new();
+
+/// Has all evaluations of this process watched from now on; said once.
+pub fn watch_evaluations(watch: Watch) {
+    // A second watch would be the same one again: the library is loaded once.
+    let _ = WATCH.set(watch);
+}
+
 /// How much one evaluation may spend.
 #[derive(Clone, Debug)]
 pub struct Budget {
@@ -72,25 +98,59 @@ pub struct Budget {
     pub depth: usize,
     /// Bytes of text, lists and objects that may still be made.
     pub output_bytes: usize,
+    /// With fewer steps left than this, the watch is looked at.
+    next_look: usize,
+    /// What the watch said when it was first looked at.
+    since: Option<u64>,
 }
 
 impl Default for Budget {
     fn default() -> Budget {
-        Budget { steps: 100_000, depth: 512, output_bytes: 1024 * 1024 }
+        Budget::of(STEPS, 512, 1024 * 1024)
     }
 }
 
 impl Budget {
+    /// A budget of other sizes than usual.
+    pub fn of(steps: usize, depth: usize, output_bytes: usize) -> Budget {
+        Budget { steps, depth, output_bytes, next_look: steps.saturating_sub(LOOK_EVERY), since: None }
+    }
+
+    /// How long it has taken, in microseconds: `None` for the many evaluations that are over before the first look at the
+    /// watch. Work is charged before it is done, so the time of all that is dear is in it.
+    pub fn time_spent(&self) -> Option<u64> {
+        let watch = WATCH.get()?;
+        self.since.map(|since| (watch.spent)().saturating_sub(since))
+    }
+
     /// Takes steps.
     #[inline]
     pub(crate) fn charge_steps(&mut self, steps: usize, span: &Range<usize>) -> Result<(), Box<ExprError>> {
         match self.steps.checked_sub(steps) {
             Some(left) => {
                 self.steps = left;
-                Ok(())
+                if left < self.next_look { self.look(span) } else { Ok(()) }
             }
             None => Err(exceeded("steps", span).into()),
         }
+    }
+
+    /// Takes the steps for work that is told in nanoseconds.
+    #[inline]
+    pub(crate) fn charge_work(&mut self, work: usize, span: &Range<usize>) -> Result<(), Box<ExprError>> {
+        if work < 1024 { Ok(()) } else { self.charge_steps(work / 1024, span) }
+    }
+
+    #[cold]
+    fn look(&mut self, span: &Range<usize>) -> Result<(), Box<ExprError>> {
+        self.next_look = self.steps.saturating_sub(LOOK_EVERY);
+        let Some(watch) = WATCH.get() else { return Ok(()) };
+        (watch.serve)();
+        let spent = (watch.spent)();
+        if spent.saturating_sub(*self.since.get_or_insert(spent)) > (watch.most)() {
+            return Err(exceeded("time", span).into());
+        }
+        Ok(())
     }
 
     /// Takes output, and the steps it took to make it.

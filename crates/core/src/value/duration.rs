@@ -35,6 +35,9 @@ pub(crate) fn unit_of(name: &str) -> Option<(i32, i32, i64)> {
     })
 }
 
+/// Longest text that is read as a duration, in bytes.
+const MAX_TEXT: usize = 256;
+
 impl Duration {
     /// Makes a duration of clock time.
     pub fn from_micros(micros: i64) -> Duration {
@@ -44,6 +47,10 @@ impl Duration {
     /// Reads `15 minutes`, `1 day 02:00:00`, `1h30m`, `PT15M`, `00:15:00`; `None` if it is none of these.
     pub fn parse(text: &str) -> Option<Duration> {
         let text = text.trim();
+        // Reading takes time that grows with the digits, and no duration has so many.
+        if text.len() > MAX_TEXT {
+            return None;
+        }
         match text.strip_prefix('-').unwrap_or(text).as_bytes().first()? {
             b'P' | b'p' => parse_iso(text),
             b'0'..=b'9' | b'.' | b'+' => parse_words(text),

@@ -10,6 +10,9 @@ use std::sync::Arc;
 
 /// Postgres itself allows more, but no application nests rows this deep and our stack is shared with the server.
 const MAX_DEPTH: usize = 256;
+/// Most that the numbers of a document may take to be read, in nanoseconds or so: some of the longest that `numeric`
+/// holds, or very many of a thousand digits. `1e100000` is short to write and long to work with.
+const MAX_NUMBER_WORK: usize = 256 * 1024 * 1024;
 
 /// Most lists and objects inside each other in a value that an event carries. Well below `MAX_DEPTH` and the 127 levels of
 /// serde_json, because events, results and the state of a run put values into further lists and objects, and all of it
@@ -46,11 +49,13 @@ pub struct JsonError {
     /// Byte offset of the mistake.
     pub at: usize,
     pub message: &'static str,
+    /// It may be JSON, but takes too much to read.
+    pub too_costly: bool,
 }
 
 pub fn parse(text: &str) -> Result<Value, JsonError> {
     shapes::with_recent(|shapes| {
-        let mut reader = Reader { text, bytes: text.as_bytes(), at: 0, shapes };
+        let mut reader = Reader { text, bytes: text.as_bytes(), at: 0, work: 0, shapes };
         reader.skip_space();
         let value = reader.value(0)?;
         reader.skip_space();
@@ -92,7 +97,7 @@ pub fn member(text: &str, name: &str) -> Member {
         at = after_space(bytes, at + 1);
         if key == name.as_bytes() {
             return shapes::with_recent(|shapes| {
-                let mut reader = Reader { text, bytes, at, shapes };
+                let mut reader = Reader { text, bytes, at, work: 0, shapes };
                 reader.value(1).map_or(Member::Unclear, Member::Found)
             });
         }
@@ -149,12 +154,14 @@ struct Reader<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
+    /// What its numbers have taken so far.
+    work: usize,
     shapes: &'a mut Shapes,
 }
 
 impl Reader<'_> {
     fn fail<T>(&self, message: &'static str) -> Result<T, JsonError> {
-        Err(JsonError { at: self.at, message })
+        Err(JsonError { at: self.at, message, too_costly: false })
     }
 
     #[inline]
@@ -196,6 +203,11 @@ impl Reader<'_> {
             self.at += 1;
         }
         let digits = &self.text[start..self.at];
+        self.work = self.work.saturating_add(Number::work_to_parse(digits));
+        if self.work > MAX_NUMBER_WORK {
+            let message = "numbers have too many digits";
+            return Err(JsonError { at: start, message, too_costly: true });
+        }
         let unsigned = digits.strip_prefix('-').unwrap_or(digits).as_bytes();
         let starts_well = match unsigned {
             [b'0', b'0'..=b'9', ..] => false,

@@ -53,7 +53,8 @@ impl Value {
     /// Reads a JSON document. Numbers are exact, nesting is limited, a lone surrogate or NUL is an error.
     pub fn from_json(text: &str) -> Result<Value, ExprError> {
         json::parse(text).map_err(|e| {
-            ExprError::new(ExprErrorKind::InvalidValue, e.at..e.at, format!("invalid JSON: {}", e.message))
+            let kind = if e.too_costly { ExprErrorKind::BudgetExceeded } else { ExprErrorKind::InvalidValue };
+            ExprError::new(kind, e.at..e.at, format!("invalid JSON: {}", e.message))
         })
     }
 
@@ -189,6 +190,19 @@ impl Value {
             Value::Duration(d) => Some(*d),
             Value::Text(t) => Duration::parse(t),
             _ => None,
+        }
+    }
+
+    /// What it takes at most to go through all of this value once, in nanoseconds or so; what a budget charges.
+    pub(crate) fn work(&self) -> usize {
+        match self {
+            Value::Null | Value::Bool(_) | Value::Time(_) | Value::Date(_) | Value::Duration(_) => 8,
+            Value::Number(n) => n.work(),
+            Value::Text(t) => 8 + t.len() / 8,
+            Value::List(items) => items.iter().fold(8, |sum: usize, item| sum.saturating_add(item.work())),
+            Value::Object(object) => object.iter().fold(8, |sum: usize, (key, value)| {
+                sum.saturating_add(16 + key.len() / 8).saturating_add(value.work())
+            }),
         }
     }
 

@@ -248,10 +248,20 @@ impl Number {
     /// Without trailing zeros after the point.
     pub fn trimmed(&self) -> Number {
         let (mut mantissa, mut scale) = self.parts();
-        let ten = BigInt::from(10);
-        while scale > 0 && (&mantissa % &ten).sign() == Sign::NoSign {
-            mantissa /= &ten;
-            scale -= 1;
+        // A number that ends in so many decimal zeros ends in at least as many binary ones. Zero has none of either.
+        let zeros = mantissa.trailing_zeros().unwrap_or(u64::from(scale)).min(u64::from(scale)) as u32;
+        // The largest power first: a long number is divided a dozen times, not once for each of its zeros.
+        let mut power = if zeros == 0 { 0 } else { 1 << zeros.ilog2() };
+        while power > 0 && scale > 0 {
+            if power <= scale {
+                let unit = pow10(power);
+                let quotient = &mantissa / &unit;
+                if &quotient * &unit == mantissa {
+                    (mantissa, scale) = (quotient, scale - power);
+                    continue;
+                }
+            }
+            power /= 2;
         }
         Number::normal(mantissa, scale).unwrap_or_else(|| self.clone())
     }
@@ -287,6 +297,40 @@ impl Number {
             Form::Small(mantissa, _) => *mantissa < 0,
             Form::Big(big) => big.0.sign() == Sign::Minus,
         }
+    }
+
+    /// What it takes at most to print this number, to compare it or to round it, in nanoseconds or so: it grows with the
+    /// square of the digits.
+    pub(crate) fn work(&self) -> usize {
+        16 + self.cost().saturating_mul(self.cost())
+    }
+
+    /// The same for bringing two numbers to one scale, which comparing and adding do.
+    pub(crate) fn work_to_align(&self, other: &Number) -> usize {
+        let scale = |number: &Number| match &number.0 {
+            Form::Small(_, scale) => *scale as usize,
+            Form::Big(big) => big.1 as usize,
+        };
+        let shift = scale(self).abs_diff(scale(other)) / 16 + 1;
+        (self.cost() + other.cost() + shift).saturating_mul(shift)
+    }
+
+    /// The same for reading it from a text; next to nothing if the text spells no number.
+    pub(crate) fn work_to_parse(text: &str) -> usize {
+        let bytes = text.trim().as_bytes();
+        if bytes.len() <= 32 && !bytes.iter().any(|b| matches!(b, b'e' | b'E')) {
+            return 16;
+        }
+        let digits = bytes.iter().take_while(|b| matches!(b, b'0'..=b'9' | b'.' | b'-' | b'+')).count();
+        let exponent = match bytes.get(digits) {
+            None => 0,
+            Some(b'e' | b'E') => parse_exponent(&bytes[digits + 1..]).unwrap_or_default(),
+            Some(_) => return 16 + digits / 8,
+        };
+        let most = (MAX_WHOLE_DIGITS + MAX_SCALE) as usize;
+        let digits = digits + usize::try_from(exponent).unwrap_or(0);
+        // What is out of range is not read.
+        if digits > most { 16 + bytes.len() / 8 } else { 16 + (digits / 16).saturating_mul(digits / 16) }
     }
 
     /// A bound on how many digits arithmetic on this number touches; what a budget charges.

@@ -66,7 +66,7 @@ proptest! {
     #[test]
     fn evaluation_stays_in_its_budget(text in expression(EVERYTHING), roots in roots(), steps in 0_usize..200) {
         let Ok(expr) = Expr::parse(&text) else { return Ok(()) };
-        let mut budget = Budget { steps, depth: 64, output_bytes: 2000 };
+        let mut budget = Budget::of(steps, 64, 2000);
         let result = expr.eval(&World::new(&roots), &mut budget);
         prop_assert!(budget.steps <= steps && budget.output_bytes <= 2000 && budget.depth == 64);
         if let Err(e) = result {

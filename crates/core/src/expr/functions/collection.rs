@@ -169,12 +169,12 @@ pub const FUNCTIONS: &[Function] = &[
     },
 ];
 
-fn length(args: &[Value], _: &mut Context<'_>) -> Result<Value, Fault> {
+fn length(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
     let length = match arg(args, 0) {
         Value::Null => return Ok(Value::Null),
         Value::List(items) => items.len(),
         Value::Object(object) => object.len(),
-        value => text_of(value).map_or(0, |text| text.chars().count()),
+        value => text_of(value, context)?.map_or(0, |text| text.chars().count()),
     };
     Ok(Value::int(length as i64))
 }
@@ -195,10 +195,13 @@ fn contains(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
         Value::Null => false,
         Value::List(items) => {
             context.steps(items.len())?;
+            for other in items.iter() {
+                context.work(ops::work_to_compare(other, item))?;
+            }
             items.iter().any(|other| ops::equal(other, item))
         }
-        Value::Object(object) => text_of(item).is_some_and(|key| object.get(&key).is_some()),
-        value => match (text_of(value), text_of(item)) {
+        Value::Object(object) => text_of(item, context)?.is_some_and(|key| object.get(&key).is_some()),
+        value => match (text_of(value, context)?, text_of(item, context)?) {
             (Some(text), Some(part)) => text.contains(&part),
             _ => false,
         },
@@ -227,6 +230,7 @@ fn last(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
 
 fn slice(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
     let Some(items) = list("slice", args, context)? else { return Ok(Value::Null) };
+    context.work(args[1..].iter().fold(0, |sum: usize, value| sum.saturating_add(ops::work_to_number(value))))?;
     let whole = |value: &Value| match value {
         Value::Number(n) => n.floor().and_then(|n| n.to_i64()).ok_or_else(|| Fault::out_of_range("number")),
         other => Err(wrong("slice", "a number", other)),
@@ -253,6 +257,11 @@ fn sort(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
     let Some(items) = list("sort", args, context)? else { return Ok(Value::Null) };
     context.output(items.len() * 16)?;
     context.steps(items.len().saturating_mul(4))?;
+    // Each element is compared as often as the list can be halved, and once before.
+    let turns = 2 + items.len().checked_ilog2().unwrap_or(0) as usize;
+    for item in items.iter() {
+        context.work(item.work().saturating_mul(turns))?;
+    }
     let mut sorted: Vec<Value> = items.iter().filter(|v| !v.is_null()).cloned().collect();
     // every pair has an order if each has one with the first of its type
     for pair in sorted.windows(2) {
@@ -281,8 +290,12 @@ fn total_order(a: &Value, b: &Value) -> std::cmp::Ordering {
 fn unique(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
     let Some(items) = list("unique", args, context)? else { return Ok(Value::Null) };
     let mut kept: Vec<Value> = Vec::new();
+    let mut work_of_kept = 0_usize;
     for item in items.iter() {
         context.steps(1 + kept.len() / 8)?;
+        let work = if matches!(item, Value::Number(n) if n.cost() == 1) { 0 } else { item.work() };
+        context.work(work.saturating_mul(kept.len()).saturating_add(if work == 0 { 0 } else { work_of_kept }))?;
+        work_of_kept = work_of_kept.saturating_add(work);
         if !kept.contains(item) {
             kept.push(item.clone());
         }
@@ -313,8 +326,9 @@ fn values(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
     }
 }
 
-fn get(args: &[Value], _: &mut Context<'_>) -> Result<Value, Fault> {
+fn get(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
     let path = arg(args, 1).as_str().ok_or_else(|| wrong("get", "a path as text", arg(args, 1)))?;
+    context.steps(path.len() / 64)?;
     let mut value = arg(args, 0);
     for name in path.split('.') {
         let next = match value {
@@ -357,7 +371,10 @@ fn without(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
         Value::Object(object) => object,
         other => return Err(wrong("without", "an object", other)),
     };
-    let dropped: Vec<String> = args[1..].iter().filter_map(text_of).collect();
+    let mut dropped: Vec<String> = Vec::with_capacity(args.len());
+    for key in &args[1..] {
+        dropped.extend(text_of(key, context)?);
+    }
     context.output(object.len() * 32)?;
     context.steps(object.len().saturating_mul(dropped.len()))?;
     let kept = object.iter().filter(|(key, _)| !dropped.iter().any(|d| **d == ***key));
@@ -369,6 +386,7 @@ fn range(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
         Value::Number(n) => n.to_i64().ok_or_else(|| Fault::invalid("range needs whole numbers")),
         other => Err(wrong("range", "numbers", other)),
     };
+    context.work(ops::work_to_number(arg(args, 0)).saturating_add(ops::work_to_number(arg(args, 1))))?;
     let (start, end) = (bound(0)?, bound(1)?);
     let count = end.saturating_sub(start).saturating_add(1).max(0);
     context.output(usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(16))?;

@@ -1,7 +1,8 @@
 //! Null handling, conversion and JSON.
 
 use super::{Context, Function, Purity, arg, required, text_of, wrong};
-use crate::expr::ops::Fault;
+use crate::expr::ExprErrorKind;
+use crate::expr::ops::{self, Fault};
 use crate::expr::types::Type;
 use crate::value::{Number, Value};
 
@@ -102,13 +103,14 @@ fn coalesce(args: &[Value], _: &mut Context<'_>) -> Result<Value, Fault> {
     Ok(args.iter().find(|v| !v.is_null()).cloned().unwrap_or_default())
 }
 
-fn nullif(args: &[Value], _: &mut Context<'_>) -> Result<Value, Fault> {
+fn nullif(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
     let value = arg(args, 0);
-    Ok(if crate::expr::ops::equal(value, arg(args, 1)) { Value::Null } else { value.clone() })
+    context.work(ops::work_to_compare(value, arg(args, 1)))?;
+    Ok(if ops::equal(value, arg(args, 1)) { Value::Null } else { value.clone() })
 }
 
 fn to_text(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
-    let Some(text) = text_of(arg(args, 0)) else { return Ok(Value::Null) };
+    let Some(text) = text_of(arg(args, 0), context)? else { return Ok(Value::Null) };
     context.output(text.len())?;
     Ok(Value::text(text))
 }
@@ -118,7 +120,7 @@ fn to_number(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> 
         Value::Bool(b) => Value::int(i64::from(*b)),
         Value::Text(text) => {
             context.output(text.len())?;
-            context.steps(text.len() / 16 * (text.len() / 1024 + 1))?;
+            context.work(Number::work_to_parse(text))?;
             Number::parse(text.trim()).map_or(Value::Null, Value::Number)
         }
         value @ Value::Number(_) => value.clone(),
@@ -126,7 +128,8 @@ fn to_number(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> 
     })
 }
 
-fn to_boolean(args: &[Value], _: &mut Context<'_>) -> Result<Value, Fault> {
+fn to_boolean(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
+    context.work(ops::work_to_print(arg(args, 0)))?;
     Ok(match arg(args, 0) {
         Value::Bool(b) => Value::Bool(*b),
         Value::Number(n) => Value::Bool(!n.is_zero()),
@@ -140,6 +143,7 @@ fn to_boolean(args: &[Value], _: &mut Context<'_>) -> Result<Value, Fault> {
 }
 
 fn json(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
+    context.work(ops::work_to_print(arg(args, 0)))?;
     let text = arg(args, 0).to_json();
     context.output(text.len())?;
     Ok(Value::text(text))
@@ -150,7 +154,16 @@ fn parse_json(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault>
         Value::Null => Ok(Value::Null),
         Value::Text(text) => {
             context.output(text.len())?;
-            Ok(Value::from_json(text).unwrap_or_default())
+            let value = match Value::from_json(text) {
+                Ok(value) => value,
+                Err(error) if error.kind == ExprErrorKind::BudgetExceeded => {
+                    return Err(Fault::new(error.kind, error.message));
+                }
+                Err(_) => Value::Null,
+            };
+            // The numbers in it can be much longer than they are written.
+            context.work(value.work())?;
+            Ok(value)
         }
         other => Err(wrong("parse_json", "a text", other)),
     }

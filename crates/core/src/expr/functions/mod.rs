@@ -3,6 +3,7 @@
 mod collection;
 mod general;
 mod number;
+mod pattern;
 mod text;
 mod time;
 
@@ -11,7 +12,7 @@ use super::ops::Fault;
 use super::scope::Budget;
 use super::types::Type;
 use crate::suggest::nearest;
-use crate::value::{Timestamp, Value};
+use crate::value::{Number, Timestamp, Value};
 use std::ops::Range;
 
 /// Whether a function always answers the same for the same arguments.
@@ -100,6 +101,11 @@ impl<'a> Context<'a> {
         Ok(self.budget.charge_steps(steps, &self.span)?)
     }
 
+    /// Charges work that is told in nanoseconds.
+    pub(crate) fn work(&mut self, work: usize) -> Result<(), Fault> {
+        Ok(self.budget.charge_work(work, &self.span)?)
+    }
+
     /// Adds the place to a fault.
     pub(crate) fn place(&self, fault: Fault) -> ExprError {
         let error = ExprError::new(fault.kind, self.span.clone(), fault.message);
@@ -152,8 +158,15 @@ const fn optional(name: &'static str, kind: Type) -> Param {
 }
 
 /// The text of an argument; `None` for null.
-fn text_of(value: &Value) -> Option<String> {
-    value.to_text()
+fn text_of(value: &Value, context: &mut Context<'_>) -> Result<Option<String>, Fault> {
+    context.work(super::ops::work_to_print(value))?;
+    Ok(value.to_text())
+}
+
+/// The number of an argument; `None` if it is none.
+fn number_of(value: &Value, context: &mut Context<'_>) -> Result<Option<Number>, Fault> {
+    context.work(super::ops::work_to_number(value))?;
+    Ok(value.as_number())
 }
 
 /// The argument at a position; null if it was left out.

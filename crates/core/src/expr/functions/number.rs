@@ -1,7 +1,7 @@
 //! Functions on numbers. Exact; null in, null out.
 
-use super::{Context, Function, Purity, arg, optional, required, wrong};
-use crate::expr::ops::Fault;
+use super::{Context, Function, Purity, arg, number_of, optional, required, wrong};
+use crate::expr::ops::{self, Fault};
 use crate::expr::types::Type;
 use crate::value::{Number, Value};
 
@@ -98,39 +98,45 @@ pub const FUNCTIONS: &[Function] = &[
     },
 ];
 
-fn map(name: &str, args: &[Value], f: impl Fn(&Number) -> Option<Number>) -> Result<Value, Fault> {
+fn map(
+    name: &str,
+    args: &[Value],
+    context: &mut Context<'_>,
+    f: impl Fn(&Number) -> Option<Number>,
+) -> Result<Value, Fault> {
     match arg(args, 0) {
         Value::Null => Ok(Value::Null),
         value => {
-            let number = value.as_number().ok_or_else(|| wrong(name, "a number", value))?;
+            let number = number_of(value, context)?.ok_or_else(|| wrong(name, "a number", value))?;
             f(&number).map(Value::Number).ok_or_else(|| Fault::out_of_range("number"))
         }
     }
 }
 
-fn abs(args: &[Value], _: &mut Context<'_>) -> Result<Value, Fault> {
-    map("abs", args, |n| Some(n.abs()))
+fn abs(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
+    map("abs", args, context, |n| Some(n.abs()))
 }
 
-fn round(args: &[Value], _: &mut Context<'_>) -> Result<Value, Fault> {
+fn round(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
+    context.work(ops::work_to_number(arg(args, 1)))?;
     let places = match args.get(1) {
         None => 0,
         Some(Value::Number(n)) => n.to_i64().unwrap_or(0).clamp(-200_000, 200_000) as i32,
         Some(other) => return Err(wrong("round", "a number of places", other)),
     };
-    map("round", args, |n| n.round(places))
+    map("round", args, context, |n| n.round(places))
 }
 
-fn floor(args: &[Value], _: &mut Context<'_>) -> Result<Value, Fault> {
-    map("floor", args, Number::floor)
+fn floor(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
+    map("floor", args, context, Number::floor)
 }
 
-fn ceil(args: &[Value], _: &mut Context<'_>) -> Result<Value, Fault> {
-    map("ceil", args, Number::ceil)
+fn ceil(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
+    map("ceil", args, context, Number::ceil)
 }
 
-fn sign(args: &[Value], _: &mut Context<'_>) -> Result<Value, Fault> {
-    map("sign", args, |n| {
+fn sign(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
+    map("sign", args, context, |n| {
         Some(Number::from(if n.is_zero() {
             0
         } else if n.is_negative() {
@@ -154,7 +160,8 @@ fn extreme(args: &[Value], context: &mut Context<'_>, wanted: std::cmp::Ordering
     context.steps(values.len())?;
     let mut best = Value::Null;
     for value in values.iter().filter(|v| !v.is_null()) {
-        if best.is_null() || crate::expr::ops::order(value, &best)? == Some(wanted) {
+        context.work(ops::work_to_compare(value, &best))?;
+        if best.is_null() || ops::order(value, &best)? == Some(wanted) {
             best = value.clone();
         }
     }
@@ -178,8 +185,9 @@ fn total(name: &str, args: &[Value], context: &mut Context<'_>) -> Result<Option
     context.steps(list.len())?;
     let (mut total, mut count) = (Number::from(0), 0);
     for value in list.iter().filter(|v| !v.is_null()) {
-        let number = value.as_number().ok_or_else(|| wrong(name, "numbers", value))?;
-        context.steps(number.cost() / 16)?;
+        let number = number_of(value, context)?.ok_or_else(|| wrong(name, "numbers", value))?;
+        // The sum can be longer than what is added to it.
+        context.work(if total.cost() + number.cost() > 2 { total.work().saturating_add(number.work()) } else { 0 })?;
         total = total.add(&number).ok_or_else(|| Fault::out_of_range("number"))?;
         count += 1;
     }
@@ -191,6 +199,8 @@ fn sum(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
 }
 
 fn avg(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
-    let mean = total("avg", args, context)?.and_then(|(total, count)| total.div(&Number::from(count)));
+    let Some((total, count)) = total("avg", args, context)? else { return Ok(Value::Null) };
+    context.work(if total.cost() > 1 { total.work().saturating_mul(4) } else { 0 })?;
+    let mean = total.div(&Number::from(count));
     Ok(mean.map_or(Value::Null, Value::Number))
 }

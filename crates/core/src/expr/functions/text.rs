@@ -1,12 +1,9 @@
 //! Functions on text. Null in, null out; other types are taken as their text.
 
-use super::{Context, Function, Purity, arg, optional, required, text_of, wrong};
-use crate::expr::ExprErrorKind;
-use crate::expr::ops::Fault;
+use super::{Context, Function, Purity, arg, optional, pattern, required, text_of, wrong};
+use crate::expr::ops::{self, Fault};
 use crate::expr::types::Type;
 use crate::value::Value;
-use std::cell::RefCell;
-use std::rc::Rc;
 
 pub const FUNCTIONS: &[Function] = &[
     Function {
@@ -181,18 +178,15 @@ pub const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// A pattern compiles to at most this much; larger ones are refused.
-const REGEX_SIZE: usize = 256 * 1024;
-
 fn map(args: &[Value], context: &mut Context<'_>, f: impl Fn(&str) -> String) -> Result<Value, Fault> {
-    let Some(text) = text_of(arg(args, 0)) else { return Ok(Value::Null) };
+    let Some(text) = text_of(arg(args, 0), context)? else { return Ok(Value::Null) };
     context.output(text.len())?;
     Ok(Value::text(f(&text)))
 }
 
 /// Both texts, or `None` if one is null.
-fn two(args: &[Value]) -> Option<(String, String)> {
-    Some((text_of(arg(args, 0))?, text_of(arg(args, 1))?))
+fn two(args: &[Value], context: &mut Context<'_>) -> Result<Option<(String, String)>, Fault> {
+    Ok(text_of(arg(args, 0), context)?.zip(text_of(arg(args, 1), context)?))
 }
 
 fn lower(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
@@ -215,7 +209,8 @@ fn trim(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
 }
 
 fn replace(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
-    let (Some((text, from)), Some(to)) = (two(args), text_of(arg(args, 2))) else { return Ok(Value::Null) };
+    let (both, to) = (two(args, context)?, text_of(arg(args, 2), context)?);
+    let (Some((text, from)), Some(to)) = (both, to) else { return Ok(Value::Null) };
     if from.is_empty() {
         return Ok(Value::text(text));
     }
@@ -225,7 +220,8 @@ fn replace(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
 }
 
 /// A count of characters; fractions are cut off and what is below zero counts as zero.
-fn count(name: &str, value: &Value) -> Result<i64, Fault> {
+fn count(name: &str, value: &Value, context: &mut Context<'_>) -> Result<i64, Fault> {
+    context.work(ops::work_to_number(value))?;
     match value {
         Value::Number(n) => n.floor().and_then(|n| n.to_i64()).ok_or_else(|| Fault::out_of_range("number")),
         other => Err(wrong(name, "a number", other)),
@@ -236,9 +232,9 @@ fn substring(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> 
     if args.iter().any(Value::is_null) {
         return Ok(Value::Null);
     }
-    let start = count("substring", arg(args, 1))?;
+    let start = count("substring", arg(args, 1), context)?;
     let end = match args.get(2) {
-        Some(length) => match count("substring", length)? {
+        Some(length) => match count("substring", length, context)? {
             length if length < 0 => return Err(Fault::invalid("negative substring length not allowed")),
             length => start.saturating_add(length),
         },
@@ -253,7 +249,7 @@ fn left(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
     if args.iter().any(Value::is_null) {
         return Ok(Value::Null);
     }
-    let wanted = usize::try_from(count("left", arg(args, 1))?).unwrap_or(0);
+    let wanted = usize::try_from(count("left", arg(args, 1), context)?).unwrap_or(0);
     map(args, context, |text| text.chars().take(wanted).collect())
 }
 
@@ -261,7 +257,7 @@ fn right(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
     if args.iter().any(Value::is_null) {
         return Ok(Value::Null);
     }
-    let wanted = usize::try_from(count("right", arg(args, 1))?).unwrap_or(0);
+    let wanted = usize::try_from(count("right", arg(args, 1), context)?).unwrap_or(0);
     map(args, context, |text| text.chars().skip(text.chars().count().saturating_sub(wanted)).collect())
 }
 
@@ -269,7 +265,7 @@ fn truncate(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
     if args.iter().any(Value::is_null) {
         return Ok(Value::Null);
     }
-    let wanted = usize::try_from(count("truncate", arg(args, 1))?).unwrap_or(0);
+    let wanted = usize::try_from(count("truncate", arg(args, 1), context)?).unwrap_or(0);
     map(args, context, |text| {
         if text.chars().count() <= wanted {
             return text.to_owned();
@@ -282,8 +278,8 @@ fn pad_left(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
     if args.iter().any(Value::is_null) {
         return Ok(Value::Null);
     }
-    let fill = args.get(2).and_then(text_of).and_then(|f| f.chars().next()).unwrap_or(' ');
-    let wanted = usize::try_from(count("pad_left", arg(args, 1))?).unwrap_or(0);
+    let fill = text_of(arg(args, 2), context)?.and_then(|f| f.chars().next()).unwrap_or(' ');
+    let wanted = usize::try_from(count("pad_left", arg(args, 1), context)?).unwrap_or(0);
     context.output(wanted.saturating_mul(fill.len_utf8()))?;
     map(args, context, |text| {
         let missing = wanted.saturating_sub(text.chars().count());
@@ -291,69 +287,26 @@ fn pad_left(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
     })
 }
 
-fn starts_with(args: &[Value], _: &mut Context<'_>) -> Result<Value, Fault> {
-    Ok(Value::Bool(two(args).is_some_and(|(text, part)| text.starts_with(&part))))
+fn starts_with(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
+    Ok(Value::Bool(two(args, context)?.is_some_and(|(text, part)| text.starts_with(&part))))
 }
 
-fn ends_with(args: &[Value], _: &mut Context<'_>) -> Result<Value, Fault> {
-    Ok(Value::Bool(two(args).is_some_and(|(text, part)| text.ends_with(&part))))
-}
-
-/// Compiled patterns that one thread keeps; most are constants of some filter.
-const KEPT_PATTERNS: usize = 16;
-
-thread_local! {
-    /// The last one used comes last.
-    static PATTERNS: RefCell<Vec<(String, Rc<regex::Regex>)>> = const { RefCell::new(Vec::new()) };
-}
-
-/// A compiled pattern; with it goes the memory that matching needs, which a copy would have to make anew.
-fn regex(pattern: &str, text: &str, context: &mut Context<'_>) -> Result<Rc<regex::Regex>, Fault> {
-    // compiling dominates, and costs the same whether or not it was done before: an expression that fits its budget
-    // once must always fit
-    context.steps(100 + pattern.len() * 10 + text.len() / 16)?;
-    PATTERNS.with_borrow_mut(|patterns| {
-        if let Some(at) = patterns.iter().rposition(|(known, _)| known == pattern) {
-            let found = patterns.remove(at);
-            let compiled = Rc::clone(&found.1);
-            patterns.push(found);
-            return Ok(compiled);
-        }
-        let compiled = Rc::new(compile(pattern)?);
-        if patterns.len() >= KEPT_PATTERNS {
-            patterns.remove(0);
-        }
-        patterns.push((pattern.to_owned(), Rc::clone(&compiled)));
-        Ok(compiled)
-    })
-}
-
-fn compile(pattern: &str) -> Result<regex::Regex, Fault> {
-    // a counted repetition can make a short pattern expensive
-    regex::RegexBuilder::new(pattern).size_limit(REGEX_SIZE).dfa_size_limit(REGEX_SIZE).build().map_err(|e| {
-        let reason = match e {
-            regex::Error::CompiledTooBig(_) => "it is too large".to_owned(),
-            other => other.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned(),
-        };
-        Fault::new(ExprErrorKind::InvalidPattern, format!("invalid regular expression: {reason}"))
-    })
+fn ends_with(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
+    Ok(Value::Bool(two(args, context)?.is_some_and(|(text, part)| text.ends_with(&part))))
 }
 
 fn matches(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
-    let Some((text, pattern)) = two(args) else { return Ok(Value::Bool(false)) };
-    Ok(Value::Bool(regex(&pattern, &text, context)?.is_match(&text)))
+    let Some((text, pattern)) = two(args, context)? else { return Ok(Value::Bool(false)) };
+    Ok(Value::Bool(pattern::is_match(&pattern, &text, context)?))
 }
 
 fn extract(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
-    let Some((text, pattern)) = two(args) else { return Ok(Value::Null) };
-    let Some(found) = regex(&pattern, &text, context)?.captures(&text).map(|c| c.get(1).or_else(|| c.get(0))) else {
-        return Ok(Value::Null);
-    };
-    Ok(found.map_or(Value::Null, |m| Value::text(m.as_str())))
+    let Some((text, pattern)) = two(args, context)? else { return Ok(Value::Null) };
+    Ok(pattern::extract(&pattern, &text, context)?.map_or(Value::Null, |group| Value::text(&text[group])))
 }
 
 fn split(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
-    let Some((text, separator)) = two(args) else { return Ok(Value::Null) };
+    let Some((text, separator)) = two(args, context)? else { return Ok(Value::Null) };
     if separator.is_empty() {
         return Ok(Value::list(vec![Value::text(text)]));
     }
@@ -362,12 +315,13 @@ fn split(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
 }
 
 fn join(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
-    let separator = args.get(1).map_or(Some(String::new()), text_of).unwrap_or_default();
+    let separator = text_of(arg(args, 1), context)?.unwrap_or_default();
     match arg(args, 0) {
         Value::Null => Ok(Value::Null),
         Value::List(items) => {
             let mut parts = Vec::with_capacity(items.len());
-            for text in items.iter().filter_map(text_of) {
+            for item in items.iter() {
+                let Some(text) = text_of(item, context)? else { continue };
                 context.output(text.len() + separator.len())?;
                 parts.push(text);
             }

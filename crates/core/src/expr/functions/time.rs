@@ -1,6 +1,6 @@
 //! Functions on times, dates and durations. Null in, null out; a text in ISO 8601 counts as a time.
 
-use super::{Context, Function, Purity, arg, optional, required, wrong};
+use super::{Context, Function, Purity, arg, number_of, optional, required, wrong};
 use crate::expr::ops::Fault;
 use crate::expr::types::Type;
 use crate::value::{Date, Duration, Number, Timestamp, Value};
@@ -331,12 +331,12 @@ fn epoch(args: &[Value], _: &mut Context<'_>) -> Result<Value, Fault> {
     Ok(Number::from(micros).div(&Number::from(1_000_000)).map_or(Value::Null, Value::Number))
 }
 
-fn from_epoch(args: &[Value], _: &mut Context<'_>) -> Result<Value, Fault> {
+fn from_epoch(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
     let value = arg(args, 0);
     if value.is_null() {
         return Ok(Value::Null);
     }
-    let seconds = value.as_number().ok_or_else(|| wrong("from_epoch", "a number", value))?;
+    let seconds = number_of(value, context)?.ok_or_else(|| wrong("from_epoch", "a number", value))?;
     let micros = seconds.mul(&Number::from(1_000_000)).and_then(|n| n.round(0)).and_then(|n| n.to_i64());
     let time = micros.map(Timestamp).filter(|t| t.civil().is_some());
     time.map(Value::Time).ok_or_else(|| Fault::out_of_range("time"))

@@ -169,6 +169,16 @@ impl EngineError {
         Self::new(PgSqlErrorCode::ERRCODE_DUPLICATE_OBJECT, message)
     }
 
+    /// A role has as many of something as it may have.
+    pub fn over_quota(what: &str, role: &str, has: i64, most: u32, setting: &str) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, format!("role \"{role}\" has too many {what}"))
+            .detail(format!("It has {has}; {setting} is {most}."))
+            .hint(format!(
+                "Remove some, or have a superuser run: ALTER ROLE {role} SET {setting} = {};",
+                u64::from(most) * 2
+            ))
+    }
+
     pub fn out_of_workers(message: impl Into<String>) -> Self {
         Self::new(PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES, message)
     }

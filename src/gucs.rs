@@ -26,6 +26,12 @@ static MAX_SCHEDULED_RUNS: GucSetting<i32> = GucSetting::<i32>::new(5);
 static MAX_CONCURRENT_RUNS: GucSetting<i32> = GucSetting::<i32>::new(0);
 static MAX_RUNS_PER_TENANT: GucSetting<i32> = GucSetting::<i32>::new(0);
 static MAX_RUNS_PER_ROLE: GucSetting<i32> = GucSetting::<i32>::new(0);
+static EVALUATION_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(1000);
+static MAX_SUBSCRIPTIONS_PER_ROLE: GucSetting<i32> = GucSetting::<i32>::new(100);
+static MAX_AUTOMATIONS_PER_ROLE: GucSetting<i32> = GucSetting::<i32>::new(10_000);
+static MAX_LOG_ROWS_PER_ROLE: GucSetting<i32> = GucSetting::<i32>::new(10_000);
+static LOG_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(30 * 24 * 60);
+static AUDIT_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(400 * 24 * 60);
 static HTTP: GucSetting<bool> = GucSetting::<bool>::new(true);
 static HTTP_ALLOW_PLAIN: GucSetting<bool> = GucSetting::<bool>::new(false);
 static HTTP_STRICT_SIGNING: GucSetting<bool> = GucSetting::<bool>::new(false);
@@ -241,6 +247,7 @@ pub fn init() {
         let more = c"What is over the limit stays queued. A run that waits does not execute. 0 means no limit.";
         GucRegistry::define_int_guc(name, what, more, setting, 0, 1000, GucContext::Sighup, flags);
     }
+    init_quotas(flags);
     init_http(flags);
     #[cfg(feature = "failpoints")]
     GucRegistry::define_string_guc(
@@ -285,6 +292,60 @@ unsafe extern "C-unwind" fn check_actor(
 fn is_reserved_actor(actor: &[u8]) -> bool {
     let begin = actor.trim_ascii_start().get(..RESERVED_ACTORS.len());
     begin.is_some_and(|begin| begin.eq_ignore_ascii_case(RESERVED_ACTORS.as_bytes()))
+}
+
+/// What one role may take from the others.
+fn init_quotas(flags: GucFlags) {
+    GucRegistry::define_int_guc(
+        c"automation_engine.evaluation_timeout",
+        c"Longest that one expression may be evaluated.",
+        c"Time of the process on the processor. A filter that takes longer does not fire; a condition fails its run.",
+        &EVALUATION_TIMEOUT,
+        10,
+        3_600_000,
+        GucContext::Sighup,
+        GucFlags::UNIT_MS,
+    );
+    // Of the session that subscribes or defines, so that ALTER ROLE ... SET gives a role more or less than others.
+    GucRegistry::define_int_guc(
+        c"automation_engine.max_subscriptions_per_role",
+        c"Most subscriptions of one role.",
+        c"subscribe() refuses more. 0 means no limit.",
+        &MAX_SUBSCRIPTIONS_PER_ROLE,
+        0,
+        1_000_000,
+        GucContext::Suset,
+        flags,
+    );
+    GucRegistry::define_int_guc(
+        c"automation_engine.max_automations_per_role",
+        c"Most automations that one role owns.",
+        c"define() refuses more; those that are dropped do not count. 0 means no limit.",
+        &MAX_AUTOMATIONS_PER_ROLE,
+        0,
+        1_000_000,
+        GucContext::Suset,
+        flags,
+    );
+    GucRegistry::define_int_guc(
+        c"automation_engine.max_log_rows_per_role",
+        c"Most entries of the log that are kept for one owner.",
+        c"The oldest are forgotten once an hour. 0 means no limit.",
+        &MAX_LOG_ROWS_PER_ROLE,
+        0,
+        100_000_000,
+        GucContext::Sighup,
+        flags,
+    );
+    let kept: [(_, _, &'static GucSetting<i32>); 2] = [
+        (c"automation_engine.log_retention", c"How long entries of the log are kept.", &LOG_RETENTION),
+        (c"automation_engine.audit_retention", c"How long rows of the audit are kept.", &AUDIT_RETENTION),
+    ];
+    for (name, what, setting) in kept {
+        let more = c"They are forgotten in slices. 0 keeps them for ever.";
+        let most = i32::MAX / 60;
+        GucRegistry::define_int_guc(name, what, more, setting, 0, most, GucContext::Sighup, GucFlags::UNIT_MIN);
+    }
 }
 
 /// What goes out of the database.
@@ -413,8 +474,30 @@ pub fn clock() -> Option<i64> {
 
 /// How many microseconds a signal is kept, None for ever.
 pub fn signal_retention() -> Option<i64> {
-    let minutes = i64::from(SIGNAL_RETENTION.get());
+    micros(&SIGNAL_RETENTION)
+}
+pub fn log_retention() -> Option<i64> {
+    micros(&LOG_RETENTION)
+}
+pub fn audit_retention() -> Option<i64> {
+    micros(&AUDIT_RETENTION)
+}
+fn micros(minutes: &GucSetting<i32>) -> Option<i64> {
+    let minutes = i64::from(minutes.get());
     (minutes > 0).then_some(minutes * 60_000_000)
+}
+/// In microseconds.
+pub fn evaluation_timeout() -> u64 {
+    EVALUATION_TIMEOUT.get() as u64 * 1000
+}
+pub fn max_subscriptions_per_role() -> Option<u32> {
+    limit(&MAX_SUBSCRIPTIONS_PER_ROLE)
+}
+pub fn max_automations_per_role() -> Option<u32> {
+    limit(&MAX_AUTOMATIONS_PER_ROLE)
+}
+pub fn max_log_rows_per_role() -> Option<u32> {
+    limit(&MAX_LOG_ROWS_PER_ROLE)
 }
 
 pub fn hot_flow() -> HotFlow {

@@ -13,7 +13,7 @@ use crate::pg::subtransaction::in_subtransaction;
 use crate::router::Swept;
 use crate::shmem::{my_database, shared};
 use crate::store::{
-    automations, bulk, dispatches, dwells, egress_rules, endpoints, gates, history, kinds, live, numeric_memory,
+    automations, bulk, dispatches, dwells, egress_rules, endpoints, gates, history, kinds, live, log, numeric_memory,
     outbox, owners, partitions, router, schedules, secrets, signals, stats, step_stats, subscriptions, topic_grants,
 };
 
@@ -48,6 +48,7 @@ pub fn keep_house() {
         if now - TIDIED.get() >= TIDY_INTERVAL {
             TIDIED.set(now);
             drop_old_runs(now);
+            prune_talkative();
         }
     });
     chore("counters of steps and tenants", || step_stats::fold(STAT_BYTES));
@@ -76,6 +77,14 @@ pub fn keep_house() {
         egress_rules::forget_dropped();
         outbox::cancel_orphaned(clock::now());
     });
+    chore("log", || {
+        if let Some(keep) = gucs::log_retention() {
+            log::prune_log(clock::now() - keep);
+        }
+        if let Some(keep) = gucs::audit_retention() {
+            log::prune_audit(clock::now() - keep);
+        }
+    });
     chore("kinds", kinds::forget_dropped);
     chore("subscriptions", subscriptions::forget_dropped);
     chore("grants on topics", topic_grants::forget_dropped);
@@ -99,7 +108,16 @@ fn drop_old_runs(now: i64) {
 pub fn tidy() {
     gates::prune(clock::now());
     drop_old_runs(clock::now());
+    prune_talkative();
 }
+
+/// Keeps no more of the log for each owner than the setting says.
+fn prune_talkative() {
+    if let Some(most) = gucs::max_log_rows_per_role() {
+        log::prune_owners(most.into());
+    }
+}
+
 /// How many rows of an old bulk job are forgotten at once.
 const FORGET_SLICE: i64 = 10_000;
 

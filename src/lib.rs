@@ -60,6 +60,7 @@ extension_sql_file!("../sql/schema/90_finalize.sql", name = "finalize", finalize
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     gucs::init();
+    pg::watch::install();
     workers::quiesce::install_hook();
     capture::end_of_statement::install_hook();
     if workers::registration::preloading() {

@@ -7,28 +7,29 @@ use automation_core::program::Trigger;
 use crate::store::numeric_memory;
 
 /// As the core says it, with what is remembered of the number; what has to be remembered after it is written down. `key`
-/// tells entities apart. The events of one entity must come in their order.
+/// tells entities apart. The events of one entity must come in their order. All of it has one budget.
 pub fn config(
     automation: i32,
     trigger: &Trigger,
     key: impl FnOnce() -> String,
     event: &Occurrence<'_>,
     scope: &dyn Scope,
+    budget: &mut Budget,
 ) -> Result<(), Code> {
-    let verdict = change::config(trigger, event, scope, &mut Budget::default(), None);
+    let verdict = change::config(trigger, event, scope, budget, None);
     if !matches!(verdict, Err(Code::NotCrossed | Code::ValueError)) {
         return verdict;
     }
-    let asks = change::asks_memory(trigger, scope, &mut Budget::default());
+    let asks = change::asks_memory(trigger, scope, budget);
     if !asks && verdict == Err(Code::NotCrossed) {
         return verdict;
     }
     let key = key();
     let armed = if asks { numeric_memory::recall(automation, trigger, &key) } else { None };
-    match change::armed_after(trigger, scope, &mut Budget::default(), armed) {
+    match change::armed_after(trigger, scope, budget, armed) {
         Some(now) if armed != Some(now) => numeric_memory::remember(automation, trigger, &key, now),
         None if armed.is_some() => numeric_memory::forget(automation, trigger, &key),
         _ => {}
     }
-    change::config(trigger, event, scope, &mut Budget::default(), armed)
+    change::config(trigger, event, scope, budget, armed)
 }

@@ -7,6 +7,7 @@ mod held;
 mod holds;
 mod lanes;
 mod matching;
+mod slow;
 mod storm;
 mod subscribers;
 mod sweep;
@@ -30,6 +31,7 @@ use crate::pg::engine_sql::Row;
 use crate::pg::identity::{self, as_engine};
 use crate::pg::key_lock::hash;
 use crate::pg::log_scan::LogScan;
+use crate::pg::watch;
 use crate::scope::EventScope;
 use crate::store::dispatches::{self, NewDispatch, Reason};
 use crate::store::event_ids;
@@ -46,6 +48,7 @@ use definitions::{Active, Definitions};
 pub use held::changed;
 use holds::Holds;
 pub use holds::key_of;
+use matching::FilterError;
 pub use sweep::{Swept, has_turn_coming, is_on_its_way, sweep};
 
 /// What a turn of the router did.
@@ -280,6 +283,7 @@ fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, b
         started: Vec::new(),
         tenant_columns: OnceCell::new(),
         holds: Holds::default(),
+        filter_errors: HashMap::new(),
     };
     let mut freed = Vec::new();
     if !events.is_empty() {
@@ -289,6 +293,8 @@ fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, b
             plan.dispatches.extend(wakes::of_events(events, &topics, now));
             subscribers::tell(definitions.subscriptions(), definitions.hearing(), events, &topics);
             for event in events {
+                // Between two events nothing is half done: a batch that ends here is routed again.
+                watch::serve();
                 match event.op {
                     Op::Started => plan.start(definitions, event),
                     Op::Ended => freed.extend(automation_freed(event)),
@@ -330,6 +336,8 @@ struct Plan {
     /// The tenant column of each kind that has one.
     tenant_columns: OnceCell<HashMap<String, String>>,
     holds: Holds,
+    /// Filters that could not be evaluated: how often, and for which event last.
+    filter_errors: HashMap<FilterError, (i64, Option<i64>)>,
 }
 
 impl Plan {
@@ -442,6 +450,8 @@ impl Plan {
 
     fn write(mut self) -> (usize, Vec<pg_sys::Oid>) {
         self.settle_checks();
+        slow::pause_stopped();
+        self.log_filter_errors();
         let cancelled = store::router::take_cancelled(&self.started);
         for run_id in cancelled {
             if let Some(place) = self.dispatches.iter().position(|d| d.run_id == run_id && d.reason.starts()) {
@@ -512,7 +522,9 @@ fn ordering_key(active: &Active, event: &Event, now: Micros) -> Option<i64> {
         let scope = EventScope::new(event, now);
         let (tenant, entity) = (event.tenant.as_deref(), event.kind.as_deref().zip(event.entity_id.as_deref()));
         let known = program.key.as_ref().is_none_or(Expr::is_pure_event);
-        let key = known.then(|| key::run(program.key.as_ref(), &scope, &mut Budget::default(), tenant, entity));
+        let mut budget = Budget::default();
+        let key = known.then(|| key::run(program.key.as_ref(), &scope, &mut budget, tenant, entity));
+        slow::evaluated(active, "key", &budget, false);
         return Some(hash(&[&id, "key", key.flatten().as_deref().unwrap_or_default()]));
     }
     entity_key(active, event)

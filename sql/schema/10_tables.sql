@@ -381,8 +381,10 @@ CREATE TABLE automation_internal.log (
     event_id       bigint,
     message        text        NOT NULL,
     detail         text,
+    times          bigint      NOT NULL DEFAULT 1,
     CONSTRAINT log_level_check CHECK (level IN ('info', 'warning', 'error'))
 );
+CREATE INDEX log_owner_idx ON automation_internal.log (owner, id);
 COMMENT ON TABLE automation_internal.log IS 'What the engine has to say that belongs to no single run.';
 
 CREATE TABLE automation_internal.cancel_request (

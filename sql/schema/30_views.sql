@@ -475,7 +475,7 @@ COMMENT ON COLUMN automation.stat_automations.run_time IS 'Time spent in its run
 COMMENT ON COLUMN automation.stat_automations.last_run_at IS 'When a run last ended.';
 
 CREATE VIEW automation.log WITH (security_barrier) AS
-SELECT l.at, l.level, l.code, a.name AS automation, l.run_id, l.event_id, l.message, l.detail
+SELECT l.at, l.level, l.code, a.name AS automation, l.run_id, l.event_id, l.message, l.detail, l.times
   FROM automation_internal.log AS l
   LEFT JOIN automation_internal.automation AS a ON a.id = l.automation_id
  WHERE pg_catalog.pg_has_role(COALESCE(l.owner, 10), 'USAGE')
@@ -489,6 +489,7 @@ COMMENT ON COLUMN automation.log.run_id IS 'The run concerned.';
 COMMENT ON COLUMN automation.log.event_id IS 'The event concerned.';
 COMMENT ON COLUMN automation.log.message IS 'What happened.';
 COMMENT ON COLUMN automation.log.detail IS 'The facts.';
+COMMENT ON COLUMN automation.log.times IS 'How often it happened: the same entry is counted for a minute before it is written again.';
 
 CREATE VIEW automation.audit_log WITH (security_barrier) AS
 SELECT u.at, u.role, u.action, u.automation, u.details

@@ -117,7 +117,8 @@ fn configured<'v>(run: &Run, version: &'v Version, event: &Event) -> Result<Opti
     if !trigger.has_pure_change() {
         let occurrence =
             Occurrence { tenant: event.tenant.as_deref(), entity: event.entity_id.as_deref(), changed: &event.changed };
-        if numeric::config(run.automation_id, trigger, || key_of(event), &occurrence, &scope).is_err() {
+        let budget = &mut Budget::default();
+        if numeric::config(run.automation_id, trigger, || key_of(event), &occurrence, &scope, budget).is_err() {
             return Err(Refusal::Skipped("trigger"));
         }
     }

@@ -25,6 +25,7 @@ mod write;
 
 pub use batch::{Claimer, Turn, Work, fail, look_at_armed, turn};
 pub use bulk_item::nudge as nudge_bulk;
+pub use gates::tell_paused;
 pub use hold::{cancel_held, drop_changed, drop_held, drop_inactive};
 pub use in_hand::is_in_hand;
 pub use resume::cancelled;

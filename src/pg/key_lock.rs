@@ -1,6 +1,7 @@
 //! Locks on things that have no row, held until the transaction ends. Executors wait for none: a run that does not get
-//! one comes back later. Only cancel_run() waits, for another session that cancels the same run,
-//! and routers for each other while they give places away. They live in the server's lock table next to the advisory locks, under
+//! one comes back later. Only cancel_run() waits, for another session that cancels the same run; subscribe(), for another
+//! session of the same role; and routers for each other while they give places away. They live in the server's lock table
+//! next to the advisory locks, under
 //! a number that no SQL function can reach, so that no session can take one to hold the engine up.
 use pgrx::pg_sys;
 
@@ -24,6 +25,8 @@ pub enum Sort {
     Run = 0xae07,
     /// The places of a queue, while they are given away.
     Places = 0xae08,
+    /// The count of a role's subscriptions. Only sessions that subscribe take it.
+    Subscriptions = 0xae09,
 }
 
 fn tag_of(sort: Sort, key: i64) -> pg_sys::LOCKTAG {

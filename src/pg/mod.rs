@@ -32,4 +32,5 @@ pub mod statement_alone;
 pub mod subtransaction;
 pub mod table_scan;
 pub mod threads;
+pub mod watch;
 pub mod writes;

@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use automation_core::derive::{Derived, Deriver, derive};
+use automation_core::derive::{Derived, Deriver, derive_with};
 use automation_core::topic::engine::hears;
 use pgrx::pg_sys;
 
+use super::slow;
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity;
 use crate::scope::EventScope;
@@ -18,6 +19,9 @@ use crate::store::log::{self, Entry};
 
 /// A rule that fails is told of so often at most.
 const TELL_EVERY: Micros = 60_000_000;
+
+/// So long a rule rests that took more time than its creator had left.
+const REST: Micros = 60_000_000;
 
 /// A topic that a change has beside its own.
 #[derive(Clone, Debug)]
@@ -45,6 +49,20 @@ thread_local! {
     static CURRENT: RefCell<Known> = RefCell::new((None, Rc::default()));
     /// When it was last told of a rule that fails.
     static TOLD: RefCell<HashMap<(String, String), Micros>> = RefCell::new(HashMap::new());
+}
+
+/// Until when rules rest that took too long, by kind and name.
+type Resting = HashMap<(String, String), Micros>;
+thread_local!(static RESTING: RefCell<Resting> = RefCell::new(HashMap::new()));
+
+fn is_resting(event: &Event, rule: &Deriver, now: Micros) -> bool {
+    RESTING.with_borrow_mut(|resting| {
+        if resting.is_empty() {
+            return false;
+        }
+        resting.retain(|_, until| *until > now);
+        resting.contains_key(&(event.kind.clone().unwrap_or_default(), rule.name.clone()))
+    })
 }
 
 /// The rules as this snapshot has them.
@@ -96,7 +114,7 @@ impl Derivers {
         let changes = matches!(event.op, Op::Created | Op::Updated | Op::Deleted);
         let kind = event.kind.as_deref().filter(|_| changes && !self.by_kind.is_empty());
         match kind.and_then(|kind| self.by_kind.get(kind)) {
-            Some(rules) => derive(rules, &EventScope::new(event, now)),
+            Some(rules) => derive_with(rules, &EventScope::new(event, now), |rule| !is_resting(event, rule, now)),
             None => Derived::default(),
         }
     }
@@ -111,6 +129,9 @@ impl Derivers {
             let derived = self.derive(event, now);
             for (rule, error) in &derived.failed {
                 self.tell(event, rule, &error.message, now);
+            }
+            for (rule, spent) in &derived.slow {
+                self.spend(event, rule, *spent, now);
             }
             if !derived.topics.is_empty() {
                 topics.insert(event.id, self.with_makers(event, derived));
@@ -156,6 +177,15 @@ impl Derivers {
     fn maker_of(&self, kind: &str, rule: &str) -> Option<pg_sys::Oid> {
         let place = self.of_kind(kind).iter().position(|known| known.name == rule)?;
         self.makers.get(kind)?.get(place).copied()
+    }
+
+    /// A rule took long. If its creator has no time left, the rule rests: the process that routes serves all roles.
+    fn spend(&self, event: &Event, rule: &str, micros: u64, now: Micros) {
+        let key = (event.kind.clone().unwrap_or_default(), rule.to_owned());
+        if self.maker_of(&key.0, rule).is_some_and(|maker| !slow::spend(maker, micros)) {
+            RESTING.with_borrow_mut(|resting| resting.insert(key, now + REST));
+            self.tell(event, rule, "It takes too long, so it rests for a minute.", now);
+        }
     }
 
     fn tell(&self, event: &Event, rule: &str, error: &str, now: Micros) {

@@ -2,7 +2,7 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-use automation_core::expr::Budget;
+use automation_core::expr::{Budget, ExprError, ExprErrorKind};
 use automation_core::gate::Code;
 use automation_core::gate::change::{self, Occurrence};
 use automation_core::program::Trigger;
@@ -11,7 +11,7 @@ use pgrx::pg_sys;
 
 use super::definitions::{Active, Definitions};
 use super::derived::DerivedTopic;
-use super::{Plan, key_of, tenant_matches};
+use super::{Plan, key_of, slow, tenant_matches};
 use crate::pg::key_lock::hash;
 use crate::pg::{identity, names};
 use crate::scope::EventScope;
@@ -149,6 +149,10 @@ impl Plan {
         if !tenant_matches(active.program.tenant.as_deref(), event) {
             return false;
         }
+        if slow::is_stopped(active) {
+            self.count(active, trigger_no).filter_errors += 1;
+            return false;
+        }
         // A run would tell the owner which row changed, and a filter what is in it: neither is evaluated.
         let closed = event.relation.filter(|relation| {
             let key = (active.owner, *relation);
@@ -166,13 +170,17 @@ impl Plan {
                 entity: event.entity_id.as_deref(),
                 changed: &event.changed,
             };
-            match numeric::config(active.automation_id, trigger, || key_of(event), &occurrence, scope) {
+            let mut budget = Budget::default();
+            let verdict =
+                numeric::config(active.automation_id, trigger, || key_of(event), &occurrence, scope, &mut budget);
+            slow::evaluated(active, &trigger.id, &budget, false);
+            match verdict {
                 Ok(()) => {}
                 Err(Code::ValueError) => {
                     self.count(active, trigger_no).filter_errors += 1;
                     let told = change::matches(trigger, &occurrence, scope, &mut Budget::default(), None);
                     let told = told.err().map(|reason| reason.to_string()).unwrap_or_default();
-                    log_filter_error(active, Some(event), &trigger.id, &told);
+                    self.note_filter_error(active, Some(event), &trigger.id, &told);
                     return false;
                 }
                 // Not what the trigger is about, as if it were on another topic.
@@ -180,7 +188,10 @@ impl Plan {
             }
         }
         let Some(filter) = trigger.filter.as_ref().filter(|filter| filter.is_pure_event()) else { return true };
-        match filter.holds(scope, &mut Budget::default()) {
+        let mut budget = Budget::default();
+        let holds = filter.holds(scope, &mut budget);
+        slow::evaluated(active, &trigger.id, &budget, ran_out(&holds));
+        match holds {
             Ok(true) => true,
             Ok(false) => {
                 self.count(active, trigger_no).filtered += 1;
@@ -188,7 +199,7 @@ impl Plan {
             }
             Err(error) => {
                 self.count(active, trigger_no).filter_errors += 1;
-                log_filter_error(active, Some(event), &trigger.id, &error.message);
+                self.note_filter_error(active, Some(event), &trigger.id, &error.message);
                 false
             }
         }
@@ -202,16 +213,47 @@ fn wants(active: &Active, trigger: &Trigger, event: &Event, topic: &str) -> bool
         && !engine::goes_back_to(event.payload.as_deref(), &active.name)
 }
 
-pub(super) fn log_filter_error(active: &Active, event: Option<&Event>, trigger: &str, message: &str) {
-    log::warning(&Entry {
-        code: "filter_error",
-        automation_id: Some(active.automation_id),
-        owner: Some(active.owner),
-        event_id: event.map(|event| event.id),
-        message: &format!("filter of trigger \"{trigger}\" could not be evaluated, so it does not fire"),
-        detail: Some(message),
-        ..Default::default()
-    });
+/// Did an evaluation use up its budget?
+pub(super) fn ran_out<T>(result: &Result<T, ExprError>) -> bool {
+    matches!(result, Err(error) if error.kind == ExprErrorKind::BudgetExceeded)
+}
+
+/// A filter that could not be evaluated: which one, and why.
+#[derive(PartialEq, Eq, Hash)]
+pub(super) struct FilterError {
+    automation_id: i32,
+    owner: pg_sys::Oid,
+    trigger: String,
+    message: String,
+}
+
+impl Plan {
+    /// A filter could not be evaluated. The events of a batch with the same error are told of together.
+    pub(super) fn note_filter_error(&mut self, active: &Active, event: Option<&Event>, trigger: &str, message: &str) {
+        let (automation_id, owner) = (active.automation_id, active.owner);
+        let error = FilterError { automation_id, owner, trigger: trigger.to_owned(), message: message.to_owned() };
+        let (times, last) = self.filter_errors.entry(error).or_default();
+        *times += 1;
+        *last = event.map(|event| event.id).or(*last);
+    }
+
+    /// Writes the errors of the batch to the log.
+    pub(super) fn log_filter_errors(&mut self) {
+        for (error, (times, event_id)) in self.filter_errors.drain() {
+            let message =
+                format!("filter of trigger \"{}\" could not be evaluated, so it does not fire", error.trigger);
+            let entry = Entry {
+                code: "filter_error",
+                automation_id: Some(error.automation_id),
+                owner: Some(error.owner),
+                event_id,
+                message: &message,
+                detail: Some(&error.message),
+                ..Default::default()
+            };
+            log::repeated_warning(&entry, times);
+        }
+    }
 }
 
 thread_local! {

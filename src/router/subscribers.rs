@@ -1,54 +1,107 @@
 //! Telling sessions outside of events, by NOTIFY at the commit that routes them.
+//!
+//! A notification is a hint that something happened. A batch tells so many at most, in all and for each role, and the
+//! rest is left out and counted in the log: otherwise one role could have the process that routes build millions.
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use automation_core::topic::engine::hears;
+use pgrx::pg_sys;
 
 use super::derived::Topics;
 use crate::hearing::{Hearing, Privileges};
-use crate::pg::notify;
+use crate::pg::{notify, watch};
 use crate::store::events::{Event, Op};
 use crate::store::log::{self, Entry};
 use crate::store::subscriptions::Subscription;
 
 /// A queue of notifications that is fuller than this is left alone: if it overflowed, the commit that routes would fail.
 const MOST_FULL: f64 = 0.5;
+/// Most notifications of one batch, and of one role in it.
+const MOST: usize = 20_000;
+const MOST_PER_ROLE: usize = 5_000;
+
+/// What a batch has told so far.
+#[derive(Default)]
+struct Told {
+    all: usize,
+    by_role: HashMap<pg_sys::Oid, usize>,
+    left_out: HashMap<pg_sys::Oid, i64>,
+    privileges: Privileges,
+}
 
 /// Tells of these events whoever has subscribed to them.
 pub fn tell(subscriptions: &[Subscription], hearing: &Hearing, events: &[Event], topics: &Topics) {
-    if subscriptions.is_empty() {
-        return;
-    }
-    let privileges = Privileges::default();
-    let mut told = Vec::new();
-    for event in events.iter().filter(|event| event.op.is_change() || event.op == Op::Emitted) {
-        let own: Rc<str> = event.topic().into();
-        let derived = topics.get(&event.id).map_or(&[][..], Vec::as_slice);
-        for topic in std::iter::once(&own).chain(derived.iter().map(|derived| &derived.topic)) {
-            let may_read = |s: &Subscription| hearing.may_read(s.role, event, &privileges);
-            let wanted = subscriptions.iter().filter(|s| hears(&s.pattern, topic) && may_read(s));
-            told.extend(wanted.map(|subscription| (subscription.channel.as_str(), payload(event, topic))));
-        }
-    }
-    if told.is_empty() {
+    if subscriptions.is_empty() || !events.iter().any(is_told) {
         return;
     }
     if notify::queue_usage() > MOST_FULL {
-        log::warning(&Entry {
-            code: "notifications_left_out",
-            message: "events were not told to subscribers: the queue of notifications is more than half full",
-            detail: Some(
-                "A session that listens has had a transaction open for long; see pg_notification_queue_usage().",
-            ),
-            ..Default::default()
-        });
+        log::repeated_warning(
+            &Entry {
+                code: "notifications_left_out",
+                message: "events were not told to subscribers: the queue of notifications is more than half full",
+                detail: Some(
+                    "A session that listens has had a transaction open for long; see pg_notification_queue_usage().",
+                ),
+                ..Default::default()
+            },
+            1,
+        );
         return;
     }
-    for (channel, payload) in told {
-        notify::send(channel, &payload);
+    let mut told = Told::default();
+    for event in events.iter().filter(|event| is_told(event)) {
+        watch::serve();
+        let own: Rc<str> = event.topic().into();
+        let derived = topics.get(&event.id).map_or(&[][..], Vec::as_slice);
+        for topic in std::iter::once(&own).chain(derived.iter().map(|derived| &derived.topic)) {
+            told.tell(subscriptions, hearing, event, topic);
+        }
+    }
+    for (role, times) in told.left_out {
+        log::repeated_warning(
+            &Entry {
+                code: "notifications_left_out",
+                owner: Some(role),
+                message: "events were not told to all channels: there are too many notifications at once",
+                detail: Some(&format!(
+                    "Events that are routed together cause at most {MOST_PER_ROLE} notifications of a role, {MOST} in all."
+                )),
+                ..Default::default()
+            },
+            times,
+        );
     }
 }
 
-fn payload(event: &Event, topic: &str) -> String {
+fn is_told(event: &Event) -> bool {
+    event.op.is_change() || event.op == Op::Emitted
+}
+
+impl Told {
+    /// One event on one of its topics. Each channel hears of it once, however many patterns select it.
+    fn tell(&mut self, subscriptions: &[Subscription], hearing: &Hearing, event: &Event, topic: &str) {
+        let mut payload = None;
+        let mut channels: HashSet<&str> = HashSet::new();
+        for subscription in subscriptions {
+            let channel = subscription.channel.as_str();
+            let may_read = || hearing.may_read(subscription.role, event, &self.privileges);
+            if channels.contains(channel) || !hears(&subscription.pattern, topic) || !may_read() {
+                continue;
+            }
+            let of_role = self.by_role.entry(subscription.role).or_default();
+            if self.all >= MOST || *of_role >= MOST_PER_ROLE {
+                *self.left_out.entry(subscription.role).or_default() += 1;
+                continue;
+            }
+            (self.all, *of_role) = (self.all + 1, *of_role + 1);
+            channels.insert(channel);
+            notify::send(channel, payload.get_or_insert_with(|| payload_of(event, topic)));
+        }
+    }
+}
+
+fn payload_of(event: &Event, topic: &str) -> String {
     let entity = event.kind.as_ref().zip(event.entity_id.as_ref()).map(|(kind, id)| format!("{kind}:{id}"));
     // A notification holds less than 8000 bytes.
     let entity = entity.filter(|entity| entity.len() < 2000);

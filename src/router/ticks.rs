@@ -7,7 +7,8 @@ use pgrx::pg_sys;
 
 use super::Plan;
 use super::definitions::{self, Active, Definitions};
-use super::matching::log_filter_error;
+use super::matching::ran_out;
+use super::slow;
 use crate::context::Cause;
 use crate::failpoint::failpoint;
 use crate::pg::append::next_id;
@@ -186,7 +187,9 @@ impl Plan {
     fn filter_tick(&mut self, subject: &Subject<'_>, event: &Event) -> Result<(), String> {
         let trigger = &subject.active.program.triggers[subject.trigger_no];
         let Some(filter) = trigger.filter.as_ref().filter(|filter| filter.is_pure_event()) else { return Ok(()) };
-        let holds = filter.holds(&EventScope::new(event, self.now), &mut Budget::default());
+        let mut budget = Budget::default();
+        let holds = filter.holds(&EventScope::new(event, self.now), &mut budget);
+        slow::evaluated(subject.active, &trigger.id, &budget, ran_out(&holds));
         match holds {
             Ok(true) => Ok(()),
             Ok(false) => {
@@ -195,7 +198,7 @@ impl Plan {
             }
             Err(error) => {
                 self.counts_of(subject).filter_errors += 1;
-                log_filter_error(subject.active, None, &trigger.id, &error.message);
+                self.note_filter_error(subject.active, None, &trigger.id, &error.message);
                 Err(format!("filter_error: {}", error.message))
             }
         }

@@ -175,6 +175,16 @@ pub fn insert(
     as_engine(|| query_one(INSERT, &args, |row| row.int4(1))).flatten()
 }
 
+const OWNED: &str = "
+    SELECT pg_catalog.count(*)
+      FROM automation_internal.automation AS a
+     WHERE a.owner = $1 AND a.status <> 'dropped'";
+
+/// How many automations a role owns.
+pub fn owned_by(owner: pg_sys::Oid) -> i64 {
+    as_engine(|| query_one(OWNED, &[owner.into()], |row| row.int8(1))).flatten().unwrap_or_default()
+}
+
 const ADD_VERSION: &str = "
     WITH v AS (
         INSERT INTO automation_internal.automation_version

@@ -2,7 +2,7 @@
 use pgrx::pg_sys;
 
 use crate::pg::clock::Micros;
-use crate::pg::engine_sql::{Arg, execute};
+use crate::pg::engine_sql::{Arg, execute, query_one};
 use crate::pg::identity::as_engine;
 use crate::pg::table_scan::each_row;
 
@@ -33,6 +33,17 @@ const ADD: &str = "
 /// False if it was there already.
 pub fn add(role: pg_sys::Oid, pattern: &str, channel: &str, now: Micros) -> bool {
     as_engine(|| execute(ADD, &[role.into(), pattern.into(), channel.into(), Arg::timestamp(now)])) == 1
+}
+
+const COUNT: &str = "
+    SELECT pg_catalog.count(*)
+      FROM automation_internal.subscription AS s
+     WHERE s.role = $1 AND (s.pattern, s.channel) IS DISTINCT FROM ($2, $3)";
+
+/// How many a role has besides this one.
+pub fn others(role: pg_sys::Oid, pattern: &str, channel: &str) -> i64 {
+    let args = [role.into(), pattern.into(), channel.into()];
+    as_engine(|| query_one(COUNT, &args, |row| row.int8(1))).flatten().unwrap_or_default()
 }
 
 const REMOVE: &str = "

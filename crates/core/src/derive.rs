@@ -23,6 +23,8 @@ pub struct Derived<'a> {
     pub topics: Vec<(&'a str, Vec<usize>)>,
     /// The rules that could not be worked out: they are passed over.
     pub failed: Vec<(&'a str, ExprError)>,
+    /// The rules that took long, with their microseconds.
+    pub slow: Vec<(&'a str, u64)>,
 }
 
 impl Deriver {
@@ -73,9 +75,15 @@ fn asks_for_trigger(condition: &Condition) -> bool {
 /// The topics that a change has beside its own. Every rule has a budget of its own, so that a dear one does not starve
 /// the next.
 pub fn derive<'a>(rules: &'a [Deriver], scope: &dyn Scope) -> Derived<'a> {
+    derive_with(rules, scope, |_| true)
+}
+
+/// The same with some of the rules only.
+pub fn derive_with<'a>(rules: &'a [Deriver], scope: &dyn Scope, works: impl Fn(&Deriver) -> bool) -> Derived<'a> {
     let mut derived = Derived::default();
-    for (place, rule) in rules.iter().enumerate() {
-        match rule.condition.holds(scope, &mut Budget::default()) {
+    for (place, rule) in rules.iter().enumerate().filter(|(_, rule)| works(rule)) {
+        let mut budget = Budget::default();
+        match rule.condition.holds(scope, &mut budget) {
             Ok(true) => match derived.topics.iter_mut().find(|(topic, _)| *topic == rule.topic) {
                 Some((_, rules)) => rules.push(place),
                 None => derived.topics.push((&rule.topic, vec![place])),
@@ -83,6 +91,7 @@ pub fn derive<'a>(rules: &'a [Deriver], scope: &dyn Scope) -> Derived<'a> {
             Ok(false) => {}
             Err(error) => derived.failed.push((&rule.name, error)),
         }
+        derived.slow.extend(budget.time_spent().map(|spent| (rule.name.as_str(), spent)));
     }
     derived
 }

@@ -14,6 +14,7 @@ pub mod hot;
 pub mod key;
 pub mod mode;
 pub mod numeric;
+pub mod slow;
 pub mod state;
 pub mod window;
 

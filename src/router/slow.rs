@@ -1,0 +1,124 @@
+//! Automations whose filters take too long are paused: the process that routes asks the filters of all owners.
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use automation_core::expr::Budget;
+use automation_core::gate::slow::{ACTOR, Allowance, FAILURES, Slow};
+use pgrx::pg_sys;
+
+use super::definitions::Active;
+use crate::executor::tell_paused;
+use crate::pg::clock;
+use crate::scope::instant;
+use crate::store::automations;
+use crate::store::log::{self, Entry};
+
+/// An automation whose filters are not asked any more.
+#[derive(Clone)]
+struct Stopped {
+    version: i32,
+    owner: pg_sys::Oid,
+    name: String,
+    trigger: String,
+    why: Slow,
+    /// It is to be paused at the end of the batch.
+    due: bool,
+}
+
+#[derive(Default)]
+struct State {
+    allowances: HashMap<pg_sys::Oid, Allowance>,
+    /// Filters of an automation that used up their budget one after the other.
+    failures: HashMap<i32, u32>,
+    stopped: HashMap<i32, Stopped>,
+}
+
+thread_local!(static STATE: RefCell<State> = RefCell::new(State::default()));
+
+/// Is an automation to be passed over until it is paused? Another session may hold the lock that pausing it takes.
+pub fn is_stopped(active: &Active) -> bool {
+    STATE.with_borrow_mut(|state| {
+        if state.stopped.is_empty() {
+            return false;
+        }
+        match state.stopped.get_mut(&active.automation_id) {
+            Some(stopped) if stopped.version == active.version_id => {
+                stopped.due = true;
+                true
+            }
+            Some(_) => {
+                state.stopped.remove(&active.automation_id);
+                false
+            }
+            None => false,
+        }
+    })
+}
+
+/// An expression of an automation was evaluated; `over` if it used up its budget.
+pub fn evaluated(active: &Active, trigger: &str, budget: &Budget, over: bool) {
+    let spent = budget.time_spent();
+    STATE.with_borrow_mut(|state| {
+        let mut why = None;
+        if over {
+            let failures = state.failures.entry(active.automation_id).or_default();
+            *failures += 1;
+            why = (*failures >= FAILURES).then_some(Slow::Budget(*failures));
+        } else if !state.failures.is_empty() {
+            state.failures.remove(&active.automation_id);
+        }
+        if let Some(spent) = spent
+            && !state.spend(active.owner, spent)
+        {
+            why = why.or(Some(Slow::Time));
+        }
+        if let Some(why) = why {
+            let (version, owner, name) = (active.version_id, active.owner, active.name.clone());
+            let stopped = Stopped { version, owner, name, trigger: trigger.to_owned(), why, due: true };
+            state.stopped.entry(active.automation_id).or_insert(stopped);
+        }
+    });
+}
+
+/// Something of a role's was evaluated that belongs to no automation. False if the role has no time left.
+pub fn spend(role: pg_sys::Oid, micros: u64) -> bool {
+    STATE.with_borrow_mut(|state| state.spend(role, micros))
+}
+
+impl State {
+    fn spend(&mut self, role: pg_sys::Oid, micros: u64) -> bool {
+        let now = clock::now();
+        self.allowances.entry(role).or_insert_with(|| Allowance::new(now)).spend(micros, now)
+    }
+}
+
+/// Pauses the automations that were stopped in this batch. One that another session is changing stays stopped.
+pub fn pause_stopped() {
+    let due: Vec<(i32, Stopped)> = STATE.with_borrow_mut(|state| {
+        let due = state.stopped.iter_mut().filter(|(_, stopped)| stopped.due);
+        due.map(|(id, stopped)| {
+            stopped.due = false;
+            (*id, stopped.clone())
+        })
+        .collect()
+    });
+    for (id, stopped) in due {
+        let details = stopped.why.disable_details(instant(clock::engine_now()), &stopped.trigger);
+        if !automations::pause_by_system(id, &details) {
+            continue;
+        }
+        log::warning(&Entry {
+            code: "filter_too_slow",
+            automation_id: Some(id),
+            owner: Some(stopped.owner),
+            message: &format!("automation \"{}\" was paused: its filters take too long", stopped.name),
+            detail: Some(&format!("Filter of trigger \"{}\": {}.", stopped.trigger, stopped.why.told())),
+            ..Default::default()
+        });
+        tell_paused(ACTOR, &stopped.name, &details);
+        STATE.with_borrow_mut(|state| {
+            state.stopped.remove(&id);
+            state.failures.remove(&id);
+        });
+    }
+}

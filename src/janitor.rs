@@ -16,6 +16,7 @@ use crate::store::{
     automations, bulk, dispatches, dwells, egress_rules, endpoints, gates, history, kinds, live, log, numeric_memory,
     outbox, owners, partitions, router, schedules, secrets, signals, stats, step_stats, subscriptions, topic_grants,
 };
+use crate::workers::registration;
 
 /// How often, in microseconds, the house is kept while there is work at all.
 pub const INTERVAL: i64 = 60 * 1_000_000;
@@ -180,7 +181,7 @@ const RETENTION: [&str; 4] =
     ["retention of event", "retention of run_history", "retention of delivery", "retention of delivery_attempt"];
 
 /// The chores that status() can name, each by its bit in shared memory; the last one stands for all others.
-const KNOWN: [&str; 25] = [
+const KNOWN: [&str; 27] = [
     PARTITIONS[0],
     PARTITIONS[1],
     PARTITIONS[2],
@@ -200,8 +201,10 @@ const KNOWN: [&str; 25] = [
     "bulk jobs",
     "owners",
     "receivers",
+    "log",
     "kinds",
     "subscriptions",
+    "grants on topics",
     "sweep",
     "definitions",
     "routed events",
@@ -240,18 +243,10 @@ fn chore<R>(name: &str, work: impl FnOnce() -> R) {
     }
     note(name, true);
     // Whoever calls sweep() is told each time.
-    let tell = !is_worker() || failures == 1 || error.sqlstate == "55P03" && failures == MOST_PUT_OFF;
+    let tell = !registration::is_worker() || failures == 1 || error.sqlstate == "55P03" && failures == MOST_PUT_OFF;
     if tell || failures.is_multiple_of(REMIND_AFTER) {
         let detail = error.detail.map(|detail| format!(" ({detail})")).unwrap_or_default();
         pgrx::warning!("automation_engine: housekeeping failed at \"{name}\": {}{detail}", error.message);
-    }
-}
-
-fn is_worker() -> bool {
-    // SAFETY: reads a process global.
-    #[allow(unsafe_code)]
-    unsafe {
-        pgrx::pg_sys::MyBackendType == pgrx::pg_sys::BackendType::B_BG_WORKER
     }
 }
 

@@ -112,7 +112,7 @@ pub struct ExecutorSlot {
     pub owner: AtomicU32,
     pub pid: AtomicI32,
     proc_number: AtomicU32,
-    /// 0 while idle, else when the current batch began.
+    /// 0 while idle, else when the current batch began; before the first one, when the process came up.
     pub busy_since: AtomicI64,
     pub stop: AtomicBool,
     /// When the pool asked this executor to leave, 0 if it did not, or its conductor is gone.
@@ -532,7 +532,7 @@ impl ExecutorSlot {
         self.runs.store(0, Ordering::Release);
         self.failed_runs.store(0, Ordering::Release);
         self.batches.store(0, Ordering::Release);
-        self.busy_since.store(0, Ordering::Release);
+        self.busy_since.store(now, Ordering::Release);
         self.started_at.store(now, Ordering::Release);
         self.pid.store(my_pid(), Ordering::Release);
     }
@@ -562,11 +562,16 @@ impl ExecutorSlot {
 
     /// The executor as the pool's decisions see it.
     pub fn place(&self) -> Place {
-        let since = |at: &AtomicI64| Some(at.load(Ordering::Acquire)).filter(|at| *at != 0);
+        let registered_at = self.registered_at.load(Ordering::Acquire);
+        // A process that is being started has its first batch before it: sent home idle, it would never get to work.
+        let (started_at, busy_since) = match self.pid.load(Ordering::Acquire) {
+            0 => (registered_at, registered_at),
+            _ => (self.started_at.load(Ordering::Acquire), self.busy_since.load(Ordering::Acquire)),
+        };
         Place {
             owner: self.owner.load(Ordering::Acquire),
-            started_at: self.started_at.load(Ordering::Acquire),
-            busy_since: since(&self.busy_since),
+            started_at,
+            busy_since: Some(busy_since).filter(|since| *since != 0),
             // Asked by a conductor that is gone, it has had its time to leave.
             asked_at: self.stop.load(Ordering::Acquire).then(|| self.asked_at.load(Ordering::Acquire)),
         }

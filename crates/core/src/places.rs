@@ -15,7 +15,7 @@ pub struct Place {
     pub owner: u32,
     /// When the process came up.
     pub started_at: i64,
-    /// When it began the batch that it is in; `None` while it has none.
+    /// When it began the batch that it is in, or was started if it has had none yet; `None` while it is idle.
     pub busy_since: Option<i64>,
     /// When it was asked to leave.
     pub asked_at: Option<i64>,
@@ -161,6 +161,29 @@ mod tests {
             assert!(pool.places.len() <= limit * 5 + 1, "{} processes for {limit} places", pool.places.len());
             assert!((1..=5).all(|hostile| pool.of(hostile) <= limit));
         }
+    }
+
+    #[test]
+    fn owners_that_lack_an_executor_at_the_same_time_do_not_send_each_other_home() {
+        let mut pool = Hostile { places: vec![stuck(MALLORY, 0); 4], now: HOUR };
+        let mut lacking = vec![7, 8, ALICE];
+        for _ in 0..300 {
+            for owner in lacking.clone() {
+                match ask(&pool.places, owner, 4, true, pool.now) {
+                    Answer::Start => {
+                        pool.places.push(stuck(owner, pool.now));
+                        lacking.retain(|other| *other != owner);
+                    }
+                    Answer::Ask(index) => {
+                        assert_eq!(pool.places[index].owner, MALLORY);
+                        pool.places[index].asked_at = Some(pool.now);
+                    }
+                    Answer::Wait => {}
+                }
+            }
+            pool.now += SECOND / 50;
+        }
+        assert!(lacking.is_empty(), "{lacking:?}");
     }
 
     #[test]

@@ -1,3 +1,4 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
 -- Who may hear whose events, and start whose automations by them. of_role: the role that speaks, the emitter of a grant to
 -- listen, the owner of the automations of a grant to emit; 0 for all roles. settled: the grantor had the privileges of both
 -- sides. Column order is known to src/store/topic_grants.rs.
@@ -35,3 +36,4 @@ COMMENT ON COLUMN automation.topic_grants.of IS 'Whose automations it may start,
 COMMENT ON COLUMN automation.topic_grants.settled IS 'It stands alone. If not, automations hear the events only together with a grant of the other side.';
 COMMENT ON COLUMN automation.topic_grants.granted_by IS 'Who granted it.';
 COMMENT ON COLUMN automation.topic_grants.granted_at IS 'When.';
+SET LOCAL search_path = automation, pg_temp;

@@ -65,6 +65,7 @@ SELECT status FROM automation.define('m-fail', trigger => automation.on_call(), 
 SELECT status FROM automation.define('m-cron', trigger => automation.on_cron('0 0 1 1 *', id => 'yearly'), steps => ARRAY[automation.sql('SELECT 1')]);
 INSERT INTO rights.m_item VALUES (1, 'x');
 SELECT automation.set_state('m_kind', '1', '{"a": 1}') > 0 AS set, automation.emit('m.topic', tenant => 'm-tenant') > 0 AS emitted;
+SELECT automation.grant_topic('regress_m_member', 'm', 'listen');
 SELECT automation.start_run('m-wait') AS waiting, automation.start_run('m-fail') AS failed \gset
 SELECT automation.backfill('m-main', 'SELECT id, v FROM rights.m_item') AS job, automation.backfill('m-main', 'SELECT id, v FROM rights.m_item', approve => true) AS unapproved \gset
 SELECT automation.drain() > 0 AS ran;
@@ -138,6 +139,8 @@ INSERT INTO rights.call (function, statement) VALUES
     ('watch_table', $$ automation.watch_table('rights.m_item') $$), ('watch_table', $$ automation.watch_table('rights.m_item', kind => 'stolen') $$), ('unwatch_table', $$ automation.unwatch_table('rights.m_item') $$),
     ('derive_event', $$ automation.derive_event('m_item', 'm.derived', 'false') $$), ('drop_derived_event', $$ automation.drop_derived_event('m_item', 'm.derived') $$),
     ('unsubscribe', $$ automation.unsubscribe('m.#', 'm_channel') $$),
+    ('grant_topic', $$ automation.grant_topic('regress_m_author', 'm', 'emit', of => 'regress_m_a') $$), ('revoke_topic', $$ automation.revoke_topic('regress_m_member', 'm', 'listen', of => 'regress_m_a') $$),
+    ('state', $$ automation.state('m_kind', '1') $$), ('set_state', $$ automation.set_state('m_kind', '1', '{"a": 2}') $$), ('patch_state', $$ automation.patch_state('m_kind', '1', '{"a": 2}') $$), ('remove_state', $$ automation.remove_state('m_kind', '1') $$),
     ('set_secret', $$ automation.set_secret('m-secret', 'x', owner => 'regress_m_a') $$), ('drop_secret', $$ automation.drop_secret('m-secret', owner => 'regress_m_a') $$), ('drop_secret', $$ automation.drop_secret('m-secret') $$),
     ('set_endpoint', $$ automation.set_endpoint('m-end', 'https://b.example/', owner => 'regress_m_a') $$), ('drop_endpoint', $$ automation.drop_endpoint('m-end', owner => 'regress_m_a') $$), ('drop_endpoint', $$ automation.drop_endpoint('m-end') $$),
     ('dispatch', $$ automation.dispatch() $$), ('drain', $$ automation.drain() $$),
@@ -205,6 +208,7 @@ DELETE FROM automation_internal.outbox WHERE owner = 'regress_m_a'::regrole;
 DELETE FROM automation_internal.dead_letter WHERE owner = 'regress_m_a'::regrole;
 DELETE FROM automation_internal.signal WHERE name = 'm.signal';
 DELETE FROM automation_internal.entity_kind WHERE kind = 'm_kind';
+DELETE FROM automation_internal.topic_grant WHERE of_role = 'regress_m_a'::regrole;
 SELECT automation.deny_egress('regress_m_a', 'm.example');
 DROP SCHEMA rights CASCADE;
 SELECT count(automation.revoke_usage(r.rolname)) FROM pg_roles AS r WHERE r.rolname LIKE 'regress_m_%';

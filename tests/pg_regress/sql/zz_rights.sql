@@ -49,7 +49,7 @@ WITH held AS (
      WHERE p.pronamespace = 'automation'::regnamespace)
 SELECT tier, count(*) FILTER (WHERE has) > 0 AS some, count(*) FILTER (WHERE has <> should) AS wrong FROM held GROUP BY tier ORDER BY 2, 1;
 SELECT 'an internal function for ' || r || ': ' || p.proname FROM pg_proc AS p, unnest(ARRAY['regress_m_nobody', 'regress_m_viewer', 'regress_m_operator']) AS r
- WHERE p.pronamespace = 'automation_internal'::regnamespace AND has_function_privilege(r, p.oid, 'EXECUTE') AND p.proname NOT IN ('worker_list', 'capture_change');
+ WHERE p.pronamespace = 'automation_internal'::regnamespace AND has_function_privilege(r, p.oid, 'EXECUTE') AND p.proname NOT IN ('worker_list', 'running', 'capture_change');
 SELECT 'may use the internal schema: ' || r FROM unnest(ARRAY['a', 'nobody', 'viewer', 'operator', 'author', 'admin']) AS r WHERE has_schema_privilege('regress_m_' || r, 'automation_internal', 'USAGE');
 
 \echo == something of regress_m_a in every view
@@ -141,7 +141,7 @@ INSERT INTO rights.call (function, statement) VALUES
     ('unsubscribe', $$ automation.unsubscribe('m.#', 'm_channel') $$),
     ('grant_topic', $$ automation.grant_topic('regress_m_author', 'm', 'emit', of => 'regress_m_a') $$), ('revoke_topic', $$ automation.revoke_topic('regress_m_member', 'm', 'listen', of => 'regress_m_a') $$),
     ('state', $$ automation.state('m_kind', '1') $$), ('set_state', $$ automation.set_state('m_kind', '1', '{"a": 2}') $$), ('patch_state', $$ automation.patch_state('m_kind', '1', '{"a": 2}') $$), ('remove_state', $$ automation.remove_state('m_kind', '1') $$),
-    ('set_secret', $$ automation.set_secret('m-secret', 'x', owner => 'regress_m_a') $$), ('drop_secret', $$ automation.drop_secret('m-secret', owner => 'regress_m_a') $$), ('drop_secret', $$ automation.drop_secret('m-secret') $$),
+    ('set_secret', $$ automation.set_secret('m-secret', 'x', owner => 'regress_m_a') $$), ('set_secret_from_file', $$ automation.set_secret_from_file('m-secret', 'postgresql.conf', owner => 'regress_m_a') $$), ('drop_secret', $$ automation.drop_secret('m-secret', owner => 'regress_m_a') $$), ('drop_secret', $$ automation.drop_secret('m-secret') $$),
     ('set_endpoint', $$ automation.set_endpoint('m-end', 'https://b.example/', owner => 'regress_m_a') $$), ('drop_endpoint', $$ automation.drop_endpoint('m-end', owner => 'regress_m_a') $$), ('drop_endpoint', $$ automation.drop_endpoint('m-end') $$),
     ('dispatch', $$ automation.dispatch() $$), ('drain', $$ automation.drain() $$),
     ('sweep', $$ automation.sweep() $$), ('start_workers', $$ automation.start_workers() $$), ('stop_workers', $$ automation.stop_workers() $$),

@@ -524,7 +524,7 @@ fn ordering_key(active: &Active, event: &Event, now: Micros) -> Option<i64> {
         let known = program.key.as_ref().is_none_or(Expr::is_pure_event);
         let mut budget = Budget::default();
         let key = known.then(|| key::run(program.key.as_ref(), &scope, &mut budget, tenant, entity));
-        slow::evaluated(active, "key", &budget, false);
+        slow::evaluated(active, "key", &budget);
         return Some(hash(&[&id, "key", key.flatten().as_deref().unwrap_or_default()]));
     }
     entity_key(active, event)

@@ -173,7 +173,7 @@ impl Plan {
             let mut budget = Budget::default();
             let verdict =
                 numeric::config(active.automation_id, trigger, || key_of(event), &occurrence, scope, &mut budget);
-            slow::evaluated(active, &trigger.id, &budget, false);
+            slow::evaluated(active, &trigger.id, &budget);
             match verdict {
                 Ok(()) => {}
                 Err(Code::ValueError) => {
@@ -190,7 +190,7 @@ impl Plan {
         let Some(filter) = trigger.filter.as_ref().filter(|filter| filter.is_pure_event()) else { return true };
         let mut budget = Budget::default();
         let holds = filter.holds(scope, &mut budget);
-        slow::evaluated(active, &trigger.id, &budget, ran_out(&holds));
+        slow::filtered(active, &trigger.id, &budget, ran_out(&holds));
         match holds {
             Ok(true) => true,
             Ok(false) => {

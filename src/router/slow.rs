@@ -55,21 +55,34 @@ pub fn is_stopped(active: &Active) -> bool {
     })
 }
 
-/// An expression of an automation was evaluated; `over` if it used up its budget.
-pub fn evaluated(active: &Active, trigger: &str, budget: &Budget, over: bool) {
-    let spent = budget.time_spent();
-    STATE.with_borrow_mut(|state| {
-        let mut why = None;
+/// A filter of an automation was evaluated; `over` if it used up its budget.
+pub fn filtered(active: &Active, trigger: &str, budget: &Budget, over: bool) {
+    let why = STATE.with_borrow_mut(|state| {
         if over {
             let failures = state.failures.entry(active.automation_id).or_default();
             *failures += 1;
-            why = (*failures >= FAILURES).then_some(Slow::Budget(*failures));
-        } else if !state.failures.is_empty() {
+            return (*failures >= FAILURES).then_some(Slow::Budget(*failures));
+        }
+        if !state.failures.is_empty() {
             state.failures.remove(&active.automation_id);
         }
-        if let Some(spent) = spent
-            && !state.spend(active.owner, spent)
-        {
+        None
+    });
+    note(active, trigger, budget, why);
+}
+
+/// Something else of an automation was evaluated while events were routed.
+pub fn evaluated(active: &Active, trigger: &str, budget: &Budget) {
+    note(active, trigger, budget, None);
+}
+
+fn note(active: &Active, trigger: &str, budget: &Budget, mut why: Option<Slow>) {
+    let spent = budget.time_spent();
+    if spent.is_none() && why.is_none() {
+        return;
+    }
+    STATE.with_borrow_mut(|state| {
+        if spent.is_some_and(|spent| !state.spend(active.owner, spent)) {
             why = why.or(Some(Slow::Time));
         }
         if let Some(why) = why {

@@ -189,7 +189,7 @@ impl Plan {
         let Some(filter) = trigger.filter.as_ref().filter(|filter| filter.is_pure_event()) else { return Ok(()) };
         let mut budget = Budget::default();
         let holds = filter.holds(&EventScope::new(event, self.now), &mut budget);
-        slow::evaluated(subject.active, &trigger.id, &budget, ran_out(&holds));
+        slow::filtered(subject.active, &trigger.id, &budget, ran_out(&holds));
         match holds {
             Ok(true) => Ok(()),
             Ok(false) => {

@@ -24,9 +24,9 @@ BEGIN
         message := SQLERRM;
     END;
     IF failed_with IS NULL THEN
-        RAISE EXCEPTION 'did not hold: accepted: %', statement;
+        RAISE EXCEPTION 'did not hold: accepted: %', pg_catalog.left(statement, 300);
     ELSIF failed_with NOT LIKE state THEN
-        RAISE EXCEPTION 'did not hold: % (%) instead of %: %', message, failed_with, state, statement;
+        RAISE EXCEPTION 'did not hold: % (%) instead of %: %', message, failed_with, state, pg_catalog.left(statement, 300);
     END IF;
     RAISE NOTICE 'held: refused with %: %', failed_with, pg_catalog.left(statement, 100);
 END $$;

@@ -112,8 +112,10 @@ pub struct ExecutorSlot {
     pub owner: AtomicU32,
     pub pid: AtomicI32,
     proc_number: AtomicU32,
-    /// 0 while idle, else when the current batch began; before the first one, when the process came up.
+    /// 0 while idle, else when the current batch began.
     pub busy_since: AtomicI64,
+    /// It has begun a batch since it was started.
+    has_begun: AtomicBool,
     pub stop: AtomicBool,
     /// When the pool asked this executor to leave, 0 if it did not, or its conductor is gone.
     pub asked_at: AtomicI64,
@@ -383,6 +385,7 @@ impl Shared {
                 slot.owner.store(owner.to_u32(), Ordering::Release);
                 slot.registered_at.store(now, Ordering::Release);
                 slot.asked_at.store(0, Ordering::Release);
+                slot.has_begun.store(false, Ordering::Release);
                 slot.stop.store(false, Ordering::Release);
             }
             free
@@ -532,7 +535,7 @@ impl ExecutorSlot {
         self.runs.store(0, Ordering::Release);
         self.failed_runs.store(0, Ordering::Release);
         self.batches.store(0, Ordering::Release);
-        self.busy_since.store(now, Ordering::Release);
+        self.busy_since.store(0, Ordering::Release);
         self.started_at.store(now, Ordering::Release);
         self.pid.store(my_pid(), Ordering::Release);
     }
@@ -553,6 +556,12 @@ impl ExecutorSlot {
         wake(self.proc_number.load(Ordering::Acquire));
     }
 
+    /// A batch begins.
+    pub fn begin_batch(&self, now: i64) {
+        self.busy_since.store(now, Ordering::Release);
+        self.has_begun.store(true, Ordering::Release);
+    }
+
     /// Has the executor leave after its batch.
     pub fn ask_to_leave(&self, now: i64) {
         self.asked_at.store(now, Ordering::Release);
@@ -562,16 +571,11 @@ impl ExecutorSlot {
 
     /// The executor as the pool's decisions see it.
     pub fn place(&self) -> Place {
-        let registered_at = self.registered_at.load(Ordering::Acquire);
-        // A process that is being started has its first batch before it: sent home idle, it would never get to work.
-        let (started_at, busy_since) = match self.pid.load(Ordering::Acquire) {
-            0 => (registered_at, registered_at),
-            _ => (self.started_at.load(Ordering::Acquire), self.busy_since.load(Ordering::Acquire)),
-        };
         Place {
             owner: self.owner.load(Ordering::Acquire),
-            started_at,
-            busy_since: Some(busy_since).filter(|since| *since != 0),
+            started_at: self.started_at.load(Ordering::Acquire),
+            is_new: !self.has_begun.load(Ordering::Acquire),
+            busy_since: Some(self.busy_since.load(Ordering::Acquire)).filter(|since| *since != 0),
             // Asked by a conductor that is gone, it has had its time to leave.
             asked_at: self.stop.load(Ordering::Acquire).then(|| self.asked_at.load(Ordering::Acquire)),
         }

@@ -145,7 +145,7 @@ impl Executor {
                 registration::exit(0);
             }
             let began = clock::now();
-            self.slot.busy_since.store(began, Ordering::Release);
+            self.slot.begin_batch(began);
             let more = self.turn(began);
             self.slot.busy_since.store(0, Ordering::Release);
             let idle_limit = gucs::executor_idle_timeout();

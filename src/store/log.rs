@@ -32,11 +32,14 @@ const SLICE: i64 = 10_000;
 /// What makes two entries the same: code, automation, owner, message and detail.
 type Same = (String, Option<i32>, Option<pg_sys::Oid>, String, Option<String>);
 
+/// How many entries there were, by owner and code.
+type Counts = HashMap<(Option<pg_sys::Oid>, String), u32>;
+
 thread_local! {
     /// The rows of entries that may be repeated, and when they were written.
     static RECENT: RefCell<HashMap<Same, (i64, Micros)>> = RefCell::new(HashMap::new());
     /// The minute that is counted, and how many entries each owner had in it, by code.
-    static COUNTED: RefCell<(Micros, HashMap<(Option<pg_sys::Oid>, String), u32>)> = RefCell::new((0, HashMap::new()));
+    static COUNTED: RefCell<(Micros, Counts)> = RefCell::new((0, Counts::new()));
 }
 
 /// An entry of the log.

@@ -51,7 +51,10 @@ fn a_conductor_that_asks_dear_filters_obeys_pg_terminate_backend() {
     let pid = db.worker_pid(Worker::Conductor);
     set_trap(&mallory);
     db.execute(&format!("SELECT pg_terminate_backend({pid})"));
-    db.wait_until("the process is gone", &format!("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {pid})"));
+    db.wait_until(
+        "the process is gone",
+        &format!("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {pid})"),
+    );
     assert!(!is_alive(pid) || db.worker_pid(Worker::Conductor) != pid);
     db.expect_work_goes_on();
 }

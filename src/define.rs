@@ -1,17 +1,17 @@
 //! Defining automations: read, check completely, save if it changed.
 #![allow(unsafe_code)]
+mod notices;
 mod rights;
 
 use automation_core::check::{self, ColumnType, KnownKind, Names, TableShape};
 use automation_core::condition::Condition;
-use automation_core::definition::{self, Document, On, Problem};
+use automation_core::definition::{self, Document, Problem};
 use automation_core::expr::{ExprError, ExprErrorKind};
 use automation_core::lifecycle::{Refusal, Status};
 use automation_core::program::{Action, Change, Delay, Program, Repeat, Step, compile_parts};
 use automation_core::suggest::nearest;
 use automation_core::template::{SqlTemplate, Template};
-use automation_core::topic::engine::{self, Wanted};
-use automation_core::topic::is_pattern;
+use automation_core::topic::engine::Wanted;
 use pgrx::pg_sys;
 
 use crate::api::topics;
@@ -442,7 +442,7 @@ fn save(
 ) -> EngineResult<Defined> {
     let text = serde_json::to_string(document).map_err(|error| EngineError::bug(error.to_string()))?;
     let search_path = settings::current(c"search_path").and_then(|path| path.into_string().ok()).unwrap_or_default();
-    let mut notices = notices(owner);
+    let mut notices = notices::of_owner(owner);
     let name = document.name.as_str();
     let (id, owner, status, previous) = match automations::lock(name) {
         Some(known) => {
@@ -525,10 +525,10 @@ fn save(
     }
     let action = if previous.is_some() { "automation.redefined" } else { "automation.defined" };
     log::audit_of(Some(owner), action, name, &serde_json::json!({ "version": version, "status": status.word() }));
-    notices.extend(missing_automations(name, program));
+    notices.extend(notices::missing_automations(name, program));
     notices.extend(webhooks::doubts(program, owner));
-    notices.extend(nearly_derived(program));
-    notices.extend(never_told(program));
+    notices.extend(notices::nearly_derived(program));
+    notices.extend(notices::never_told(program));
     notices.extend(program.triggers.iter().flat_map(check::kind_in_filter));
     notices.extend(loops::warnings(name, program, writes));
     loops::remember(id, name, program, writes);
@@ -549,55 +549,4 @@ fn not_activatable(refusal: Refusal) -> EngineError {
         Refusal::NoSteps => error.hint("Give it steps, or define it with status => 'draft'."),
         _ => error.hint("Give it a trigger, automation.on_call() for one that is only started by hand."),
     }
-}
-
-/// The automations that steps start and that are not there, or not for the author's eyes. They may come later.
-fn missing_automations(own: &str, program: &Program) -> Vec<String> {
-    let mut missing = Vec::new();
-    for step in &program.steps {
-        if let Action::Run { automation, .. } = &step.action
-            && automation != own
-            && crate::api::automations::visible(automation).is_err()
-        {
-            missing.push(format!("step \"{}\" runs automation \"{automation}\", which does not exist yet", step.id));
-        }
-    }
-    missing
-}
-
-/// Triggers on a topic that nothing derives, but nearly. Whether somebody publishes it cannot be known.
-fn nearly_derived(program: &Program) -> Vec<String> {
-    let derivers = crate::router::derived::current();
-    let triggers = program.triggers.iter().filter(|trigger| trigger.kind.is_none() && trigger.on == On::Event);
-    let topics = triggers.flat_map(|trigger| &trigger.patterns).filter(|pattern| !is_pattern(pattern));
-    let unknown = topics.filter(|topic| !derivers.topics().any(|known| known == topic.as_str()));
-    let shown = rights::readable_topics(&derivers);
-    let near = unknown.filter_map(|topic| Some((topic, nearest(topic, shown.iter().map(String::as_str))?)));
-    near.map(|(topic, near)| format!("nothing derives topic \"{topic}\"; did you mean \"{near}\"?")).collect()
-}
-
-/// Triggers on topics that look like the engine's own and are none.
-fn never_told(program: &Program) -> Vec<String> {
-    let told = || engine::topics();
-    let topics = program.triggers.iter().flat_map(|trigger| &trigger.patterns);
-    let own = topics.filter(|topic| engine::is_engines(topic) && !is_pattern(topic));
-    let unknown = own.filter(|topic| !told().any(|known| known == topic.as_str()));
-    unknown
-        .map(|topic| match nearest(topic, told()) {
-            Some(near) => format!("the engine tells nothing on topic \"{topic}\"; did you mean \"{near}\"?"),
-            None => format!("the engine tells nothing on topic \"{topic}\""),
-        })
-        .collect()
-}
-
-/// What the author should know though it is no error.
-fn notices(owner: pg_sys::Oid) -> Vec<String> {
-    let mut notices = Vec::new();
-    if let Some(refusal) = crate::store::owners::refusal(owner) {
-        notices.push(format!("it will not run yet: {refusal}"));
-    }
-    if !crate::workers::registration::preloaded() {
-        notices.push("no workers are running: SELECT automation.start_workers()".to_owned());
-    }
-    notices
 }

@@ -47,6 +47,11 @@ impl Caret {
 
 pub type EngineResult<T> = Result<T, EngineError>;
 
+/// The SQLSTATE of a value that a role may not give a setting.
+pub fn refused_setting() -> i32 {
+    PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE as i32
+}
+
 /// Tells the client of a call that has done what was asked and may need another one.
 pub fn notice(message: String, hint: String) {
     ErrorReport::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, message, "")
@@ -184,6 +189,10 @@ impl EngineError {
                 "Remove some, or have a superuser run: ALTER ROLE {role} SET {setting} = {};",
                 u64::from(most) * 2
             ))
+    }
+
+    pub fn out_of_slots(message: impl Into<String>) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, message)
     }
 
     pub fn out_of_workers(message: impl Into<String>) -> Self {

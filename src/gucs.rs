@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 use std::ffi::{CStr, CString};
 
-use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PgSqlErrorCode, PostgresGucEnum, pg_sys};
+use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum, pg_sys};
 
 static ENABLED: GucSetting<bool> = GucSetting::<bool>::new(true);
 static CAPTURE: GucSetting<bool> = GucSetting::<bool>::new(true);
@@ -279,7 +279,7 @@ unsafe extern "C-unwind" fn check_actor(
         if (*value).is_null() || !is_reserved_actor(CStr::from_ptr(*value).to_bytes()) {
             return true;
         }
-        pg_sys::GUC_check_errcode(PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE as i32);
+        pg_sys::GUC_check_errcode(crate::error::refused_setting());
         pg_sys::GUC_check_errdetail_string =
             pg_sys::pstrdup(c"Actors that begin with \"system:\" are those of the engine's own runs.".as_ptr());
         pg_sys::GUC_check_errhint_string = pg_sys::pstrdup(

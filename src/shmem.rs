@@ -1,13 +1,16 @@
 //! What the processes tell each other: who works for which database, whom to wake, what to pause. Hints only: tables
 //! hold the truth, and after a crash everything here is rebuilt.
 #![allow(unsafe_code)]
+mod executor_slot;
+
+pub use executor_slot::ExecutorSlot;
+
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use automation_core::places::Place;
 use pgrx::pg_sys;
 
 use crate::failpoint::skips;
-use crate::running::{Running, Wanted};
+use crate::running::Wanted;
 use crate::store::event_ids;
 
 /// Most databases with the extension.
@@ -103,37 +106,6 @@ pub const STATE_UNKNOWN: u32 = 0; // not looked at yet
 pub const STATE_STARTING: u32 = 1; // conductor registered
 pub const STATE_PRESENT: u32 = 2; // conductor runs
 pub const STATE_ABSENT: u32 = 3; // looked: the extension is not there
-
-/// One executor process.
-#[repr(C)]
-pub struct ExecutorSlot {
-    /// Oid of the database, 0 = slot free.
-    pub database: AtomicU32,
-    pub owner: AtomicU32,
-    pub pid: AtomicI32,
-    proc_number: AtomicU32,
-    /// 0 while idle, else when the current batch began.
-    pub busy_since: AtomicI64,
-    /// It has begun a batch since it was started.
-    has_begun: AtomicBool,
-    pub stop: AtomicBool,
-    /// When the pool asked this executor to leave, 0 if it did not, or its conductor is gone.
-    pub asked_at: AtomicI64,
-    /// The dispatch that this executor tries alone, its attempt being counted; the others leave it to him. 0 = none.
-    pub trying: AtomicI64,
-    /// The highest dispatch claimed so far.
-    pub claimed: AtomicI64,
-    /// Every dispatch of the owner below this one is done, as long as claims_returned has this value.
-    floor: AtomicI64,
-    floor_while: AtomicU64,
-    pub runs: AtomicI64,
-    pub failed_runs: AtomicI64,
-    pub batches: AtomicI64,
-    pub started_at: AtomicI64,
-    pub registered_at: AtomicI64,
-    /// What it executes at this moment.
-    pub running: Running,
-}
 
 static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -526,75 +498,6 @@ impl DatabaseSlot {
         }
         self.event_ids.forget();
         self.database.store(0, Ordering::Release);
-    }
-}
-
-impl ExecutorSlot {
-    pub fn occupy(&self, now: i64) {
-        self.proc_number.store(my_proc_number(), Ordering::Release);
-        self.runs.store(0, Ordering::Release);
-        self.failed_runs.store(0, Ordering::Release);
-        self.batches.store(0, Ordering::Release);
-        self.busy_since.store(0, Ordering::Release);
-        self.started_at.store(now, Ordering::Release);
-        self.pid.store(my_pid(), Ordering::Release);
-    }
-
-    pub fn release(&self) {
-        self.pid.store(0, Ordering::Release);
-        self.running.clear();
-        self.proc_number.store(0, Ordering::Release);
-        self.busy_since.store(0, Ordering::Release);
-        self.trying.store(0, Ordering::Release);
-        self.claimed.store(0, Ordering::Release);
-        self.floor.store(0, Ordering::Release);
-        self.owner.store(0, Ordering::Release);
-        self.database.store(0, Ordering::Release);
-    }
-
-    pub fn wake(&self) {
-        wake(self.proc_number.load(Ordering::Acquire));
-    }
-
-    /// A batch begins.
-    pub fn begin_batch(&self, now: i64) {
-        self.busy_since.store(now, Ordering::Release);
-        self.has_begun.store(true, Ordering::Release);
-    }
-
-    /// Has the executor leave after its batch.
-    pub fn ask_to_leave(&self, now: i64) {
-        self.asked_at.store(now, Ordering::Release);
-        self.stop.store(true, Ordering::Release);
-        self.wake();
-    }
-
-    /// The executor as the pool's decisions see it.
-    pub fn place(&self) -> Place {
-        Place {
-            owner: self.owner.load(Ordering::Acquire),
-            started_at: self.started_at.load(Ordering::Acquire),
-            is_new: !self.has_begun.load(Ordering::Acquire),
-            busy_since: Some(self.busy_since.load(Ordering::Acquire)).filter(|since| *since != 0),
-            // Asked by a conductor that is gone, it has had its time to leave.
-            asked_at: self.stop.load(Ordering::Acquire).then(|| self.asked_at.load(Ordering::Acquire)),
-        }
-    }
-
-    /// Tells up to where the owner's queue is done, as long as claims_returned has a value.
-    pub fn set_floor(&self, floor: i64, returned: u64) {
-        // Between the two stores it says less than it could, never more.
-        self.floor.store(0, Ordering::Release);
-        self.floor_while.store(returned, Ordering::Release);
-        self.floor.store(floor, Ordering::Release);
-    }
-
-    /// Up to where the owner's queue is done, 0 if that is not known.
-    pub fn floor(&self) -> i64 {
-        // In this order, so that a floor is never taken for one of a later time.
-        let returned = self.floor_while.load(Ordering::Acquire);
-        let floor = self.floor.load(Ordering::Acquire);
-        if returned == shared().claims_returned.load(Ordering::Acquire) { floor } else { 0 }
     }
 }
 

@@ -142,8 +142,7 @@ pub const LOCK: &str = concat!(
 /// Locks those of these runs that no other session moves at the moment, in the order of their numbers: of two runs that can
 /// take the same signal, the one that began first does.
 pub fn lock(ids: &[i64]) -> Vec<LiveRun> {
-    let mut locked: Vec<LiveRun> =
-        as_engine(|| query(LOCK, &[Arg::int8s(ids)], read)).into_iter().flatten().collect();
+    let mut locked: Vec<LiveRun> = as_engine(|| query(LOCK, &[Arg::int8s(ids)], read)).into_iter().flatten().collect();
     // The statement's own order depends on which table of its join the planner reads first.
     locked.sort_by_key(|run| run.id);
     locked

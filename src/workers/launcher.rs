@@ -10,6 +10,7 @@ use pgrx::prelude::*;
 
 use super::registration::{self, Handle, Process};
 use super::txn::in_transaction;
+use crate::error::EngineError;
 use crate::pg::clock;
 use crate::shmem::{self, DATABASES, DatabaseSlot, STATE_ABSENT, STATE_PRESENT, STATE_STARTING, STATE_UNKNOWN, shared};
 
@@ -194,12 +195,11 @@ impl Launcher {
 fn tell(database: u32) {
     let name = in_transaction(|| registration::database_name(pg_sys::Oid::from(database)));
     let name = name.unwrap_or_else(|_| database.to_string());
-    pgrx::ereport!(
-        PgLogLevel::WARNING,
-        PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-        format!("automation_engine cannot look at database \"{name}\": all {DATABASES} slots are taken"),
-        "A server has slots for so many databases with the extension. Drop the extension where it is not needed."
-    );
+    EngineError::out_of_slots(format!(
+        "automation_engine cannot look at database \"{name}\": all {DATABASES} slots are taken"
+    ))
+    .hint("A server has slots for so many databases with the extension. Drop the extension where it is not needed.")
+    .warn();
 }
 
 /// Frees the slots of databases that are gone.

@@ -1,0 +1,59 @@
+//! What the author of an automation should know though it is no error.
+use automation_core::definition::On;
+use automation_core::program::{Action, Program};
+use automation_core::suggest::nearest;
+use automation_core::topic::{engine, is_pattern};
+use pgrx::pg_sys;
+
+use super::rights;
+
+/// The automations that steps start and that are not there, or not for the author's eyes. They may come later.
+pub fn missing_automations(own: &str, program: &Program) -> Vec<String> {
+    let mut missing = Vec::new();
+    for step in &program.steps {
+        if let Action::Run { automation, .. } = &step.action
+            && automation != own
+            && crate::api::automations::visible(automation).is_err()
+        {
+            missing.push(format!("step \"{}\" runs automation \"{automation}\", which does not exist yet", step.id));
+        }
+    }
+    missing
+}
+
+/// Triggers on a topic that nothing derives, but nearly. Whether somebody publishes it cannot be known.
+pub fn nearly_derived(program: &Program) -> Vec<String> {
+    let derivers = crate::router::derived::current();
+    let triggers = program.triggers.iter().filter(|trigger| trigger.kind.is_none() && trigger.on == On::Event);
+    let topics = triggers.flat_map(|trigger| &trigger.patterns).filter(|pattern| !is_pattern(pattern));
+    let unknown = topics.filter(|topic| !derivers.topics().any(|known| known == topic.as_str()));
+    let shown = rights::readable_topics(&derivers);
+    let near = unknown.filter_map(|topic| Some((topic, nearest(topic, shown.iter().map(String::as_str))?)));
+    near.map(|(topic, near)| format!("nothing derives topic \"{topic}\"; did you mean \"{near}\"?")).collect()
+}
+
+/// Triggers on topics that look like the engine's own and are none.
+pub fn never_told(program: &Program) -> Vec<String> {
+    let told = || engine::topics();
+    let topics = program.triggers.iter().flat_map(|trigger| &trigger.patterns);
+    let own = topics.filter(|topic| engine::is_engines(topic) && !is_pattern(topic));
+    let unknown = own.filter(|topic| !told().any(|known| known == topic.as_str()));
+    unknown
+        .map(|topic| match nearest(topic, told()) {
+            Some(near) => format!("the engine tells nothing on topic \"{topic}\"; did you mean \"{near}\"?"),
+            None => format!("the engine tells nothing on topic \"{topic}\""),
+        })
+        .collect()
+}
+
+/// What the author should know though it is no error.
+pub fn of_owner(owner: pg_sys::Oid) -> Vec<String> {
+    let mut notices = Vec::new();
+    if let Some(refusal) = crate::store::owners::refusal(owner) {
+        notices.push(format!("it will not run yet: {refusal}"));
+    }
+    if !crate::workers::registration::preloaded() {
+        notices.push("no workers are running: SELECT automation.start_workers()".to_owned());
+    }
+    notices
+}

@@ -463,11 +463,7 @@ fn save(
         None => {
             let status = status.unwrap_or(Status::Active);
             let role = names::role_name(owner).unwrap_or_default();
-            let has = automations::owned_by(owner);
-            if let Some(most) = gucs::max_automations_per_role().filter(|most| has >= i64::from(*most)) {
-                let setting = "automation_engine.max_automations_per_role";
-                return Err(EngineError::over_quota("automations", &role, has, most, setting));
-            }
+            crate::quotas::room_for_automation(owner)?;
             let tenant = document.tenant.as_deref();
             let id = automations::insert(name, owner, &role, status.word(), tenant, clock::now()).ok_or_else(|| {
                 EngineError::taken(format!("automation \"{name}\" already exists"))

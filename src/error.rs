@@ -186,7 +186,7 @@ impl EngineError {
         Self::new(PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, format!("role \"{role}\" has too many {what}"))
             .detail(format!("It has {has}; {setting} is {most}."))
             .hint(format!(
-                "Remove some, or have a superuser run: ALTER ROLE {role} SET {setting} = {};",
+                "Remove some, or have a superuser run: ALTER ROLE \"{role}\" SET {setting} = {};",
                 u64::from(most) * 2
             ))
     }

@@ -19,6 +19,7 @@ mod janitor;
 mod loops;
 mod numeric;
 mod pg;
+mod quotas;
 mod router;
 mod running;
 mod scope;

@@ -4,9 +4,8 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
 use crate::error::{EngineError, EngineResult, OrReport};
-use crate::gucs;
-use crate::pg::key_lock::{Sort, wait_for};
-use crate::pg::{clock, identity, names};
+use crate::pg::{clock, identity};
+use crate::quotas;
 use crate::store::{automations, subscriptions};
 
 /// The longest name of a channel that LISTEN takes.
@@ -35,16 +34,7 @@ fn unsubscribe(pattern: &str, channel: &str) -> Result<bool, ErrorReport> {
 
 fn added(pattern: &str, channel: &str) -> EngineResult<bool> {
     let (pattern, role) = (checked(pattern, channel)?, identity::current_user());
-    if let Some(most) = gucs::max_subscriptions_per_role() {
-        // Sessions of one role come one after the other: none can see what another has not committed.
-        wait_for(Sort::Subscriptions, i64::from(role.to_u32()));
-        let has = subscriptions::others(role, &pattern, channel);
-        if has >= i64::from(most) {
-            let (name, setting) =
-                (names::role_name(role).unwrap_or_default(), "automation_engine.max_subscriptions_per_role");
-            return Err(EngineError::over_quota("subscriptions", &name, has, most, setting));
-        }
-    }
+    quotas::room_for_subscription(role, &pattern, channel)?;
     let added = subscriptions::add(role, &pattern, channel, clock::now());
     if added {
         automations::note_change();

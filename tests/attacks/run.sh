@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # run.sh DSN [NAME...]: every attack, or the named ones, against a live server. An attack is a psql script with the
 # attacker's role, the recipe and what must not happen; it passes if psql reaches its end and it asserted something.
-# Each has a new database and new roles. Prints "test NAME ... ok" or "FAILED" for each.
+# Each has a new database and new roles. Names: fNN_* are attacks that once succeeded, in the order in which they were found;
+# held_* are attacks that never did. recipes/ holds parts that several attacks include. Prints "test NAME ... ok" or "FAILED" for each.
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/lib.sh"
 require_dev

@@ -59,12 +59,17 @@ impl Roles<pg_sys::Oid> for Privileges {
 }
 
 impl Hearing {
-    /// May a role read an event in the log? The rule of the view automation.events: one of a table by the table's rights, and
-    /// none of a table whose row security policies apply to the role; one of a kind without a table by the rights of the
-    /// kind; one that a role emitted by its grants; the engine's own with the privileges of the role they belong to.
+    /// May a role read an event in the log? As in the view automation.events: a change of a table by the rights on the table, and
+    /// never if the table's row security policies apply to the role; a change of a dropped table with the privileges of the
+    /// role that wrote it; a change of a kind without a table by the rights on the kind; an emitted event by the emitter's
+    /// grants; an event of the engine with the privileges of the automation's owner.
     pub fn may_read(&self, role: pg_sys::Oid, event: &Event, privileges: &Privileges) -> bool {
         if let Some(relation) = event.relation {
-            return identity::may_read(relation, role) && !identity::sees_some_rows_only(relation, role);
+            return match names::relation_name(relation) {
+                Some(_) => identity::may_read(relation, role) && !identity::sees_some_rows_only(relation, role),
+                // The table is gone, and its rights with it.
+                None => privileges.has(role, event.role),
+            };
         }
         match event.op {
             Op::Emitted if !event.is_engines() => {

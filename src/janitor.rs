@@ -242,7 +242,8 @@ fn chore<R>(name: &str, work: impl FnOnce() -> R) {
         return;
     }
     note(name, true);
-    // Whoever calls sweep() is told each time.
+    // A session that calls sweep() gets the warning at every failure; a worker writes it at the first one and then every
+    // REMIND_AFTER failures.
     let tell = !registration::is_worker() || failures == 1 || error.sqlstate == "55P03" && failures == MOST_PUT_OFF;
     if tell || failures.is_multiple_of(REMIND_AFTER) {
         let detail = error.detail.map(|detail| format!(" ({detail})")).unwrap_or_default();

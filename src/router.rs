@@ -168,10 +168,10 @@ fn next_events(cursor: &Cursor, to: &Moment, limit: i64, ears: &Ears) -> Batch {
     Batch { members: behind.members + ahead.members, events, position, done }
 }
 
-/// Routes what the current transaction itself has written so far: drain() inside a transaction that is still open. Only
-/// that transaction sees these events and what becomes of them, so the cursor is not needed, and others go on routing
-/// while the transaction stays open. Which fields have changed is noted after its commit with the batch that would have
-/// had these events, because whoever notes a change locks it.
+/// Routes the events that the current transaction has written so far: drain() inside a transaction that is still open. Only
+/// this transaction sees these events and the dispatches made of them, so the router's cursor is not needed, and other
+/// sessions go on routing. The changed fields are recorded after the commit, by the router whose batch reaches these
+/// events: recording a field change locks its row, which must not stay locked while this transaction is open.
 pub fn route_own(above: i64) -> (usize, i64) {
     as_engine(|| {
         store::events::insert_buffered();
@@ -240,7 +240,8 @@ pub fn run_timers(limit: i64) -> usize {
     })
 }
 
-/// The same for the roles alone that the session can act for, beside whoever routes.
+/// Turns due timers into dispatches, but only timers of roles that the session can SET ROLE to, and without the router's
+/// cursor, so that another session can route meanwhile.
 pub fn run_own_timers(limit: i64) -> usize {
     as_engine(|| {
         let queued = due_timers(limit, Some(identity::outer_user()));

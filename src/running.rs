@@ -207,8 +207,8 @@ impl Wanted {
         // SAFETY: reads a process global.
         entry.pid.store(unsafe { pg_sys::MyProcPid }, Ordering::Release);
         entry.run.store(run, Ordering::Release);
-        // In one order with `show`: either the executor that is about to begin the run finds it here, or whoever looks
-        // for that executor finds the run shown.
+        // This store and the one in `show` have one order in all processes: either the executor that is about to begin the
+        // run finds this entry, or the session that calls cancel_run() finds the run in the executor's slot.
         fence(Ordering::SeqCst);
         Some(place)
     }

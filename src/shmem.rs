@@ -468,9 +468,10 @@ impl DatabaseSlot {
         self.database.load(Ordering::Acquire) == database.to_u32()
     }
 
-    /// The extension is not in the database; another one may take the slot.
+    /// Marks the slot as that of a database without the extension; another database may take it.
     pub fn leave_absent(&self) {
-        // Before the state says so. What was drawn is gone with the extension; the next one counts from its own beginning.
+        // The counter is cleared before the state is set, so that no process finds the old ids in a slot marked absent. A
+        // later CREATE EXTENSION starts a new sequence.
         self.event_ids.forget();
         self.leave_conductor(STATE_ABSENT);
     }

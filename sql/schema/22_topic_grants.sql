@@ -1,7 +1,7 @@
 SET LOCAL search_path = pg_catalog, pg_temp;
--- Who may hear whose events, and start whose automations by them. of_role: the role that speaks, the emitter of a grant to
--- listen, the owner of the automations of a grant to emit; 0 for all roles. settled: the grantor had the privileges of both
--- sides. Column order is known to src/store/topic_grants.rs.
+-- One row for each right of a role (grantee) on topics under a prefix. may = 'listen': the grantee hears events that of_role
+-- emits. may = 'emit': events of the grantee start automations of of_role. of_role = 0: all roles. settled: the grantor had the
+-- privileges of grantee and of_role, so that no second grant is needed. Column order is known to src/store/topic_grants.rs.
 CREATE TABLE automation_internal.topic_grant (
     grantee     oid         NOT NULL,
     prefix      text        NOT NULL,
@@ -13,7 +13,7 @@ CREATE TABLE automation_internal.topic_grant (
     CONSTRAINT topic_grant_pkey PRIMARY KEY (grantee, prefix, may, of_role),
     CONSTRAINT topic_grant_may_check CHECK (may IN ('emit', 'listen'))
 );
-COMMENT ON TABLE automation_internal.topic_grant IS 'Rights on topics, and on kinds without a table, of roles other than their own.';
+COMMENT ON TABLE automation_internal.topic_grant IS 'Rights of a role on the topics, and on the kinds without a table, of other roles.';
 
 CREATE VIEW automation.topic_grants WITH (security_barrier) AS
 SELECT pg_catalog.pg_get_userbyid(g.grantee) AS role,
@@ -28,12 +28,12 @@ SELECT pg_catalog.pg_get_userbyid(g.grantee) AS role,
     OR pg_catalog.pg_has_role(g.grantee, 'USAGE')
     OR pg_catalog.pg_has_role(g.of_role, 'USAGE')
  ORDER BY g.prefix, role, g.may, of;
-COMMENT ON VIEW automation.topic_grants IS 'Rights on topics that you have, that you have granted, and that are of all roles; see grant_topic().';
+COMMENT ON VIEW automation.topic_grants IS 'Rights on topics: those of your roles, those on events and automations of your roles, and those on events and automations of all roles; see grant_topic().';
 COMMENT ON COLUMN automation.topic_grants.role IS 'The role that has the right.';
 COMMENT ON COLUMN automation.topic_grants.prefix IS 'On this topic and those below it; empty for all topics.';
 COMMENT ON COLUMN automation.topic_grants.may IS 'emit: start automations by its events. listen: hear events of others.';
 COMMENT ON COLUMN automation.topic_grants.of IS 'Whose automations it may start, or whose events it may hear; NULL for those of all roles.';
-COMMENT ON COLUMN automation.topic_grants.settled IS 'It stands alone. If not, automations hear the events only together with a grant of the other side.';
-COMMENT ON COLUMN automation.topic_grants.granted_by IS 'Who granted it.';
-COMMENT ON COLUMN automation.topic_grants.granted_at IS 'When.';
+COMMENT ON COLUMN automation.topic_grants.settled IS 'True if this grant alone is enough. If false, automations hear the events only after the other role has made the counterpart grant.';
+COMMENT ON COLUMN automation.topic_grants.granted_by IS 'The role that granted the right.';
+COMMENT ON COLUMN automation.topic_grants.granted_at IS 'When it was granted.';
 SET LOCAL search_path = automation, pg_temp;

@@ -81,9 +81,9 @@ fn dispatch_up_to(n: i64, told: &mut HashSet<pg_sys::Oid>) -> i64 {
     runs
 }
 
-/// Routes and runs until nothing is left, including what this still open transaction wrote itself. Returns the runs. While
-/// a conductor is at work, what others have committed is left to it: the router's cursor would be locked until this
-/// transaction ends, and nobody else's events would be routed until then.
+/// Routes and runs until nothing is left, including events of this still open transaction. Returns the number of runs. While a
+/// conductor is at work, drain() leaves the committed events of other transactions to the conductor: drain() would hold the
+/// lock on the router's cursor until this transaction ends, and no other session could route events until then.
 #[pg_extern]
 fn drain() -> Result<i64, ErrorReport> {
     outside_of_runs("drain").or_report()?;

@@ -1,4 +1,4 @@
-//! What the author of an automation should know though it is no error.
+//! Notices of define(): facts about a valid automation that its author should know.
 use automation_core::definition::On;
 use automation_core::program::{Action, Program};
 use automation_core::suggest::nearest;
@@ -7,7 +7,8 @@ use pgrx::pg_sys;
 
 use super::rights;
 
-/// The automations that steps start and that are not there, or not for the author's eyes. They may come later.
+/// One notice for each `run` step whose automation does not exist or is not visible to the author. The automation may be
+/// defined later.
 pub fn missing_automations(own: &str, program: &Program) -> Vec<String> {
     let mut missing = Vec::new();
     for step in &program.steps {
@@ -21,7 +22,8 @@ pub fn missing_automations(own: &str, program: &Program) -> Vec<String> {
     missing
 }
 
-/// Triggers on a topic that nothing derives, but nearly. Whether somebody publishes it cannot be known.
+/// Triggers on a topic that no rule of derive_event() produces, although a rule produces a topic of a similar name. A notice
+/// only: emit() may publish on the topic later.
 pub fn nearly_derived(program: &Program) -> Vec<String> {
     let derivers = crate::router::derived::current();
     let triggers = program.triggers.iter().filter(|trigger| trigger.kind.is_none() && trigger.on == On::Event);
@@ -46,7 +48,7 @@ pub fn never_told(program: &Program) -> Vec<String> {
         .collect()
 }
 
-/// What the author should know though it is no error.
+/// Notices that the automation cannot run yet: its owner may not run automations, or no workers are running.
 pub fn of_owner(owner: pg_sys::Oid) -> Vec<String> {
     let mut notices = Vec::new();
     if let Some(refusal) = crate::store::owners::refusal(owner) {

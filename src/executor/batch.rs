@@ -311,12 +311,12 @@ impl Woken {
     }
 }
 
-/// Runs of a batch, ordered by hand, that cancel_run() found not queued yet.
+/// Runs started by hand that cancel_run() was called for before they were queued.
 #[derive(Default)]
 struct Cancelled {
-    /// The cancellation is committed.
+    /// Runs whose cancellation is committed.
     runs: HashSet<i64>,
-    /// It may be, or may be rolled back: such a run must wait until that is known.
+    /// Runs whose cancelling transaction is still open; they stay queued until it ends.
     undecided: HashSet<i64>,
 }
 
@@ -324,7 +324,8 @@ impl Cancelled {
     fn of(claimed: &[Dispatch]) -> Cancelled {
         let ordered =
             claimed.iter().filter(|dispatch| dispatch.reason == Reason::Manual).map(|dispatch| dispatch.run_id);
-        // In this order: a cancellation that is decided in between is committed then.
+        // The locks are looked at before the requests are read: the request of a transaction that ends in between is found,
+        // or its run counts as undecided.
         let (free, undecided): (Vec<i64>, Vec<i64>) = ordered.partition(|run| key_lock::is_free(Sort::Run, *run));
         Cancelled {
             runs: identity::as_engine(|| store::router::take_cancelled(&free)).into_iter().collect(),

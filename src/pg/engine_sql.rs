@@ -284,8 +284,8 @@ unsafe fn plan(sql: &'static str, args: &[Arg]) -> pg_sys::SPIPlanPtr {
     plan
 }
 
-/// Runs text that had to be put together because it names objects (always quoted), as whoever is current. Returns how
-/// many rows it touched or found.
+/// Runs an SQL text that was put together because it names objects (always quoted), with the rights of the current user.
+/// Returns how many rows the statement touched or found.
 pub fn run_ddl(sql: &str) -> u64 {
     let source = CString::new(sql).unwrap_or_default();
     // SAFETY: SPI is opened and closed around the statement.

@@ -1,8 +1,8 @@
-//! Locks on things that have no row, held until the transaction ends. Executors wait for none: a run that does not get
-//! one comes back later. Only cancel_run() waits, for another session that cancels the same run; subscribe(), for another
-//! session of the same role; and routers for each other while they give places away. They live in the server's lock table
-//! next to the advisory locks, under
-//! a number that no SQL function can reach, so that no session can take one to hold the engine up.
+//! Locks on things that have no row, held until the transaction ends. Executors do not wait for such a lock: a run that
+//! cannot take it stays queued. Three callers wait: cancel_run() for another session that cancels the same run, subscribe()
+//! for another session of the same role, and a router for another router that assigns places in a queue. These locks are
+//! kept in the server's lock table next to the advisory locks, under a number that no SQL function can reach, so that no
+//! session can take one to hold the engine up.
 use pgrx::pg_sys;
 
 /// What is locked; each sort has a number of its own among the locks.
@@ -41,7 +41,7 @@ fn tag_of(sort: Sort, key: i64) -> pg_sys::LOCKTAG {
     }
 }
 
-/// Takes the lock unless somebody else has it.
+/// Takes the lock unless another session holds it.
 pub fn try_take(sort: Sort, key: i64) -> bool {
     if crate::failpoint::skips("key_lock") {
         return true;

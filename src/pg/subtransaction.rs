@@ -7,7 +7,8 @@ use super::catch::PgError;
 use crate::running;
 
 /// Runs `work` in a subtransaction: released if it returns Ok, rolled back if it returns Err, raises an ERROR or
-/// panics. In an executor that cancel_run() has interrupted, the error is raised again. Savepoints cannot be used from inside a function, this is what PL/pgSQL's EXCEPTION does.
+/// panics. If cancel_run() has interrupted this executor, the error is raised again after the rollback, so that the whole
+/// transaction is given up. Savepoints cannot be used from inside a function; PL/pgSQL's EXCEPTION uses the same calls.
 pub fn in_subtransaction<R>(work: impl FnOnce() -> Result<R, PgError>) -> Result<R, PgError> {
     // SAFETY: the memory context and resource owner are saved before and restored after, as PL/pgSQL does.
     let (memory, owner) = unsafe {
@@ -34,7 +35,7 @@ pub fn in_subtransaction<R>(work: impl FnOnce() -> Result<R, PgError>) -> Result
         pg_sys::CurrentResourceOwner = owner;
     }
     match outcome {
-        // The work has not failed: the whole transaction is to be given up.
+        // The error is an interruption by cancel_run(), not a failure of `work`: it must end the whole transaction.
         Err(error) if running::interrupted(&error) => error.raise(),
         outcome => outcome,
     }

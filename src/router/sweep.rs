@@ -30,7 +30,8 @@ pub fn sweep(after: i64, limit: i64, begun_before: Micros) -> Swept {
             lanes::place(&mut queued);
             dispatches::insert(&queued);
             crate::workers::wake::work_at_commit(true);
-            // By hand it is done beside whoever routes, who may queue more before it is committed.
+            // sweep() called by hand takes no router cursor: a conductor may queue dispatches with higher places and commit
+            // them before this transaction commits.
             crate::workers::wake::return_claims_at_commit();
         }
         let mut owners: Vec<pg_sys::Oid> = found.iter().map(|waiter| waiter.owner).collect();

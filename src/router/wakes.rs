@@ -38,9 +38,9 @@ pub fn dispatch(waiter: Waiter, reason: Reason, cause: Option<(i64, Micros)>, no
     }
 }
 
-/// The timers that are due at a time by which all that was committed is routed, as work; those of what is held only if
-/// that is so indeed. With `only_for`, only those of roles that this role can become: so in a session with a clock of its
-/// own, which is nobody else's business.
+/// The timers that are due at `by`, as dispatches; all events committed before `by` are routed. Timers of holds are taken only
+/// if `held`. With `only_for`, only timers of roles that this role can SET ROLE to: a session with set_clock() must not fire
+/// timers of other roles by its own clock.
 pub fn due_timers(limit: i64, by: Micros, held: bool, only_for: Option<pg_sys::Oid>) -> Vec<NewDispatch> {
     let now = clock::now();
     let reason = |kind: TimerKind| match kind {

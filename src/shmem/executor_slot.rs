@@ -21,7 +21,8 @@ pub struct ExecutorSlot {
     pub stop: AtomicBool,
     /// When the pool asked this executor to leave, 0 if it did not, or its conductor is gone.
     pub asked_at: AtomicI64,
-    /// The dispatch that this executor tries alone, its attempt being counted; the others leave it to him. 0 = none.
+    /// The dispatch that this executor runs alone after its attempt was counted; other executors do not claim that
+    /// dispatch. 0 = none.
     pub trying: AtomicI64,
     /// The highest dispatch claimed so far.
     pub claimed: AtomicI64,

@@ -63,8 +63,8 @@ impl Counter {
         done
     }
 
-    /// The next id, if it is known: what a sequence's number stands beside is that sequence's. Looked at before and after,
-    /// since the place may be given to another database in between.
+    /// The next id of this sequence; None if the counter belongs to no sequence or to another one. The sequence's number is
+    /// read before and after the id, because the slot may be given to another database in between.
     fn known_next(&self, sequence: &Sequence) -> Option<i64> {
         let is_its_own = || self.sequence.load(Ordering::SeqCst) == sequence.number;
         is_its_own().then(|| self.next.load(Ordering::SeqCst)).filter(|next| *next > 0 && is_its_own())

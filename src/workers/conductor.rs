@@ -24,7 +24,7 @@ const HELD_TIMER: i64 = 500_000;
 const ALL_TIMERS: i64 = 10_000_000;
 /// How soon to try again while another session holds the cursor.
 const CONTENDED: Duration = Duration::from_millis(20);
-/// After so many microseconds of that, the session is named in the log and in status().
+/// A session that has held the router's cursor for so many microseconds is named in the server's log and in status().
 const HELD_UP: i64 = 5_000_000;
 
 unsafe extern "C-unwind" fn on_exit(_code: i32, _argument: pg_sys::Datum) {

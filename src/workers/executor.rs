@@ -240,7 +240,7 @@ impl Executor {
                 warning!("automation_engine executor: {}", failure.error().message);
             }
         }
-        // Nothing is in hand.
+        // This executor holds no claimed batch any more.
         self.slot.busy_since.store(0, Ordering::Release);
         self.home.announce_work();
         registration::exit(0)

@@ -253,8 +253,9 @@ impl Pool {
         }
     }
 
-    /// No process is to be had for an owner that has none: ends an executor that another owner has beyond its first and
-    /// that did not leave when asked, or asks the first one. The batch in its hands is rolled back and stays queued.
+    /// Called when no process can be started for an owner without an executor. Ends an executor that another owner has beyond
+    /// its first and that did not leave when asked; the batch of the ended executor is rolled back and stays queued. If
+    /// there is none, asks such an executor to leave after its batch.
     fn free_a_process(&self, owner: pg_sys::Oid, now: i64) {
         let (slots, places) = self.places();
         if let Some(index) = places::take_back(&places, owner.to_u32(), now) {

@@ -4,13 +4,13 @@
 use crate::value::Timestamp;
 use serde_json::{Value as Json, json};
 
-/// Filters that used up their budget one after the other and pause an automation.
+/// An automation is paused after so many evaluations of its filters in a row that used up their budget.
 pub const FAILURES: u32 = 10;
-/// The actor that is said to have paused it.
+/// The actor recorded for an automation that was paused because of slow filters.
 pub const ACTOR: &str = "system:slow-filter";
 /// The most that an owner can have saved up, in microseconds.
 const FULL: i64 = 2_000_000;
-/// An owner is given one microsecond for each of so many that pass.
+/// For each so many microseconds that pass, an owner's filters may take one more microsecond.
 const SHARE: i64 = 10;
 
 /// How much time an owner's filters may still take. Only filters that take long are counted.

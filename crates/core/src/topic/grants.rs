@@ -4,9 +4,9 @@
 //! listener read the event, and the listener's side lets the emitter start runs. A grant speaks for one side (`of`), or for
 //! all roles; one that was given by a role with the privileges of both sides settles both questions.
 //!
-//! A role that was made a member of another hears what that one emits. A superuser has the privileges of every role, but is
-//! nobody's member by that: it may read all events and start all automations, while its own automations are not everybody's
-//! to start.
+//! A role that was made a member of another role hears the events which that other role emits. A superuser has the
+//! privileges of every role without being a member of one: a superuser may read all events and start all automations, but
+//! other roles start a superuser's automations only with a grant.
 
 /// What a grant lets its grantee do with topics under a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,8 +121,9 @@ impl<R: Copy + PartialEq> Grants<R> {
             })
     }
 
-    /// May `role` read (listen) or write (emit) entities of a kind that belongs to `owner`? A kind has one owner who decides
-    /// alone, and whoever listens to it has named it.
+    /// May `role` read (listen) or write (emit) entities of a kind that belongs to `owner`? One grant by
+    /// the kind's owner is enough: an automation that listens to the kind names it, so the automation's owner has agreed
+    /// already.
     pub fn may_use_kind(&self, right: Right, role: R, owner: R, kind: &str, roles: &impl Roles<R>) -> bool {
         role == owner
             || roles.has(role, owner)

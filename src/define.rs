@@ -525,6 +525,7 @@ fn save(
     notices.extend(webhooks::doubts(program, owner));
     notices.extend(notices::nearly_derived(program));
     notices.extend(notices::never_told(program));
+    notices.extend(notices::closed_kinds(program, owner));
     notices.extend(program.triggers.iter().flat_map(check::kind_in_filter));
     notices.extend(loops::warnings(name, program, writes));
     loops::remember(id, name, program, writes);

@@ -126,11 +126,20 @@ fn is_superusers(event: &Event) -> bool {
     event.op == Op::Emitted && !event.is_engines() && identity::is_superuser(event.role)
 }
 
+/// May a role read entities of a kind without a table?
+pub fn may_read_kind(role: pg_sys::Oid, kind: &Kind) -> bool {
+    may_use_kind(Right::Listen, role, kind)
+}
+
+fn may_use_kind(right: Right, role: pg_sys::Oid, kind: &Kind) -> bool {
+    // Most kinds are used by their owner: no grant needs to be read then.
+    kind.owner == role || identity::has_role(role, kind.owner) || current().may_use(right, role, kind)
+}
+
 /// Refuses the current user what the owner of a kind without a table has not granted.
 pub fn check_kind(right: Right, kind: &Kind) -> EngineResult<()> {
     let user = identity::current_user();
-    // Most are their owner's: no grant needs to be read for them.
-    if kind.owner == user || identity::has_role(user, kind.owner) || current().may_use(right, user, kind) {
+    if may_use_kind(right, user, kind) {
         return Ok(());
     }
     let role = |oid| names::role_name(oid).unwrap_or_default();

@@ -6,6 +6,9 @@ use automation_core::topic::{engine, is_pattern};
 use pgrx::pg_sys;
 
 use super::rights;
+use crate::hearing;
+use crate::pg::names;
+use crate::store::kinds;
 
 /// One notice for each `run` step whose automation does not exist or is not visible to the author. The automation may be
 /// defined later.
@@ -32,6 +35,22 @@ pub fn nearly_derived(program: &Program) -> Vec<String> {
     let shown = rights::readable_topics(&derivers);
     let near = unknown.filter_map(|topic| Some((topic, nearest(topic, shown.iter().map(String::as_str))?)));
     near.map(|(topic, near)| format!("nothing derives topic \"{topic}\"; did you mean \"{near}\"?")).collect()
+}
+
+/// Triggers on kinds without a table whose owner has not let the automation's owner read them: they do not fire.
+pub fn closed_kinds(program: &Program, owner: pg_sys::Oid) -> Vec<String> {
+    let role = names::role_name(owner).unwrap_or_default();
+    let kinds = program.triggers.iter().filter_map(|trigger| Some((trigger, kinds::find(trigger.kind.as_deref()?)?)));
+    let closed = kinds.filter(|(_, kind)| kind.relation.is_none() && !hearing::may_read_kind(owner, kind));
+    closed
+        .map(|(trigger, kind)| {
+            format!(
+                "trigger \"{}\" does not fire yet: kind \"{1}\" belongs to another role, which can run: \
+                 SELECT automation.grant_topic('{role}', '{1}', 'listen')",
+                trigger.id, kind.kind
+            )
+        })
+        .collect()
 }
 
 /// Triggers on topics that look like the engine's own and are none.

@@ -181,6 +181,10 @@ impl Walk<'_> {
                     step::execute(self.claimer, &version, place, &scope, left).map(Done::Result)
                 }
             };
+            // The step may have caught the interruption and ended as if it had not been there.
+            if self.claimer.is_worker {
+                running::give_way(self.run.id);
+            }
             match outcome {
                 // Slower than the runs that share its transaction can wait: roll back, and give it one of its own.
                 Err(error) if self.claimer.shares && step::was_cut_short(step, &error, clock::engine_now() - began) => {

@@ -93,6 +93,22 @@ fn a_step_that_catches_the_interruption_is_stopped_all_the_same() {
 }
 
 #[test]
+fn a_last_step_that_catches_the_interruption_and_ends_is_rolled_back() {
+    let db = shared().database("caught");
+    open_dormitory(&db);
+    db.execute(
+        "CREATE FUNCTION doze() RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+             INSERT INTO effect VALUES (77); PERFORM pg_sleep(3600); EXCEPTION WHEN query_canceled THEN INSERT INTO effect VALUES (78); END $$;
+         SELECT automation.define('doze', trigger => automation.on_call(), steps => ARRAY[automation.sql('SELECT doze()', id => 'sleep')])",
+    );
+    db.execute("SELECT automation.start_run('doze')");
+    let run = sleeper(&db);
+    assert!(db.boolean(&format!("SELECT automation.cancel_run({run})")));
+    assert_eq!(db.text(&format!("SELECT status FROM automation.runs WHERE id = {run}")), "cancelled");
+    assert_eq!(db.number("SELECT count(*) FROM effect"), 0);
+}
+
+#[test]
 fn the_others_of_a_batch_do_not_notice() {
     let db = shared().database("batch");
     db.execute(

@@ -10,18 +10,29 @@ use crate::store::{kinds, log, topic_grants};
 
 /// Lets a role emit events, under a prefix of topics, that your automations hear, or listen to those that you emit.
 #[pg_extern]
-fn grant_topic(role: &str, prefix: &str, right: &str, of: default!(Option<&str>, "NULL")) -> Result<(), ErrorReport> {
+fn grant_topic(
+    role: Option<&str>,
+    prefix: Option<&str>,
+    right: Option<&str>,
+    of: default!(Option<&str>, "NULL"),
+) -> Result<(), ErrorReport> {
     grant(role, prefix, right, of).or_report()
 }
 
 /// Takes back what grant_topic() gave.
 #[pg_extern]
-fn revoke_topic(role: &str, prefix: &str, right: &str, of: default!(Option<&str>, "NULL")) -> Result<(), ErrorReport> {
+fn revoke_topic(
+    role: Option<&str>,
+    prefix: Option<&str>,
+    right: Option<&str>,
+    of: default!(Option<&str>, "NULL"),
+) -> Result<(), ErrorReport> {
     revoke(role, prefix, right, of).or_report()
 }
 
 /// The arguments, checked.
 struct Named<'a> {
+    role: &'a str,
     grantee: pg_sys::Oid,
     prefix: &'a str,
     right: Right,
@@ -29,7 +40,15 @@ struct Named<'a> {
     of: Option<pg_sys::Oid>,
 }
 
-fn named<'a>(role: &str, prefix: &'a str, right: &str, of: Option<&str>) -> EngineResult<Named<'a>> {
+fn named<'a>(
+    role: Option<&'a str>,
+    prefix: Option<&'a str>,
+    right: Option<&str>,
+    of: Option<&str>,
+) -> EngineResult<Named<'a>> {
+    let role = role.ok_or_else(|| EngineError::null_argument("role"))?;
+    let prefix = prefix.ok_or_else(|| EngineError::null_argument("prefix"))?;
+    let right = right.ok_or_else(|| EngineError::null_argument("right"))?;
     let user = identity::current_user();
     let grantee = identity::role_by_name(role).ok_or_else(|| EngineError::unknown_role(role))?;
     let right = Right::parse(right)
@@ -55,11 +74,11 @@ fn named<'a>(role: &str, prefix: &'a str, right: &str, of: Option<&str>) -> Engi
             Some(of)
         }
     };
-    Ok(Named { grantee, prefix, right, of })
+    Ok(Named { role, grantee, prefix, right, of })
 }
 
-fn grant(role: &str, prefix: &str, right: &str, of: Option<&str>) -> EngineResult<()> {
-    let Named { grantee, prefix, right, of } = named(role, prefix, right, of)?;
+fn grant(role: Option<&str>, prefix: Option<&str>, right: Option<&str>, of: Option<&str>) -> EngineResult<()> {
+    let Named { role, grantee, prefix, right, of } = named(role, prefix, right, of)?;
     let user = identity::current_user();
     // The user speaks for `of`; the other side is the grantee's.
     let settled = identity::has_role(user, grantee);
@@ -73,8 +92,8 @@ fn grant(role: &str, prefix: &str, right: &str, of: Option<&str>) -> EngineResul
     Ok(())
 }
 
-fn revoke(role: &str, prefix: &str, right: &str, of: Option<&str>) -> EngineResult<()> {
-    let Named { grantee, prefix, right, of } = named(role, prefix, right, of)?;
+fn revoke(role: Option<&str>, prefix: Option<&str>, right: Option<&str>, of: Option<&str>) -> EngineResult<()> {
+    let Named { role, grantee, prefix, right, of } = named(role, prefix, right, of)?;
     if topic_grants::remove(grantee, prefix, right, of) {
         audit("topic.revoked", role, prefix, right, of);
     }

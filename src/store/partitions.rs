@@ -6,7 +6,7 @@ use crate::pg::clock::{self, Micros};
 use crate::pg::engine_sql::{query, run_ddl};
 use crate::pg::identity::as_engine;
 use crate::pg::names;
-use crate::pg::settings::Pinned;
+use crate::pg::settings::{Pinned, PlannerSettings};
 
 /// A table with a partition for each day.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +41,7 @@ pub fn ensure(table: Log, first: i64, last: i64) {
 }
 
 fn create(table: Log, day: i64) {
+    let _planner = PlannerSettings::pin();
     let name = partition_name(table.name, day);
     let Log { name: parent, key } = table;
     let (from, to) = (literal(clock::day_start(day)), literal(clock::day_start(day + 1)));
@@ -54,7 +55,7 @@ fn create(table: Log, day: i64) {
         if strays(MOST_MOVED + 1) > MOST_MOVED {
             PgError {
                 detail: Some(format!("More than {MOST_MOVED} rows of that day are in {parent}_default.")),
-                hint: Some("The day does without; what is in the default partition is deleted when it is old.".into()),
+                hint: Some("The rows of that day stay there, and are deleted when their retention has passed.".into()),
                 ..PgError::new("55000", format!("there is no partition {name}"))
             }
             .raise();
@@ -81,6 +82,7 @@ pub fn delete_strays(table: Log, before: i64) -> u64 {
           WHERE d.ctid = ANY (ARRAY(SELECT o.ctid FROM automation_internal.{name}_default AS o
                                      WHERE o.{key} < {limit} LIMIT {MOST_DELETED}))"
     );
+    let _planner = PlannerSettings::pin();
     as_engine(|| run_ddl(&delete))
 }
 

@@ -41,7 +41,7 @@ SELECT says('regress_k_ann', $$ SELECT automation.state('kr_box', '1') $$);
 SELECT automation.state('kr_box', '1');
 SELECT says('regress_k_bob', $$ SELECT count(*) FROM automation.events WHERE kind = 'kr_box' $$);
 -- not heard by his triggers, not read by his conditions and steps, not written by his steps
-SELECT name FROM automation.define('kr-hears', trigger => automation.on_changed('kr_box'), run_as => 'regress_k_bob', steps => ARRAY[
+SELECT name, notices FROM automation.define('kr-hears', trigger => automation.on_changed('kr_box'), run_as => 'regress_k_bob', steps => ARRAY[
     automation.sql($$ INSERT INTO kr.effect (what) VALUES (concat('heard ', {{ event.next.v }}::text)) $$)]);
 SELECT name FROM automation.define('kr-reads', trigger => automation.on_event('kr.read'), run_as => 'regress_k_bob', steps => ARRAY[
     automation.sql($$ INSERT INTO kr.effect (what) VALUES ('read ' || {{ state.kr_box['1'].v }}) $$)]);

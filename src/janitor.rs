@@ -86,7 +86,10 @@ pub fn keep_house() {
             log::prune_audit(clock::now() - keep);
         }
     });
-    chore("kinds", kinds::forget_dropped);
+    chore("kinds", || {
+        kinds::forget_dropped();
+        kinds::remember_partitions();
+    });
     chore("subscriptions", subscriptions::forget_dropped);
     chore("grants on topics", topic_grants::forget_dropped);
 }

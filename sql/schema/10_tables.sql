@@ -30,6 +30,13 @@ CREATE TABLE automation_internal.former_kind (
 );
 COMMENT ON TABLE automation_internal.former_kind IS 'Kinds of tables that were dropped or are not watched any more, and whose they were.';
 
+-- After DETACH PARTITION the catalog does not tell that a table was captured as a partition of a watched one.
+CREATE TABLE automation_internal.watched_partition (
+    leaf      oid NOT NULL CONSTRAINT watched_partition_pkey PRIMARY KEY,
+    relation  oid NOT NULL
+);
+COMMENT ON TABLE automation_internal.watched_partition IS 'Leaf partitions of watched tables (relation), as housekeeping has seen them; status() names those that were detached.';
+
 CREATE TABLE automation_internal.entity_state (
     kind        text        NOT NULL REFERENCES automation_internal.entity_kind ON DELETE CASCADE,
     entity_id   text        NOT NULL,

@@ -106,6 +106,7 @@ pub fn watch(request: Request) -> EngineResult<String> {
         return Err(EngineError::taken(format!("kind \"{}\" already exists", watch.kind))
             .hint("Give another with kind => 'name'."));
     }
+    kinds::remember_partitions();
     automations::note_change();
     let was = previous.as_ref().map(|previous| &previous.kind);
     let told: serde_json::Value = serde_json::from_str(&argument).unwrap_or_default();

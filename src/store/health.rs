@@ -53,6 +53,19 @@ const STRAYS: &str = "
                                                  'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER'))
      ORDER BY 1";
 
+/// Tables that were partitions of a watched table and were detached: Postgres takes the capture trigger away then. Only those
+/// that the caller has some right on.
+const DETACHED: &str = "
+    SELECT w.leaf::pg_catalog.regclass::text, w.relation::pg_catalog.regclass::text
+      FROM automation_internal.watched_partition AS w
+      JOIN pg_catalog.pg_class AS c ON c.oid = w.leaf AND NOT c.relispartition
+      JOIN automation_internal.entity_kind AS k ON k.relation = w.relation
+     WHERE NOT EXISTS (SELECT FROM automation_internal.entity_kind AS o WHERE o.relation = w.leaf)
+       AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid = w.leaf AND t.tgname = $1)
+       AND ($3 OR pg_catalog.has_table_privilege($2, w.leaf,
+                                                 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER'))
+     ORDER BY 1";
+
 const REPLICATION_ROLE: &str = "
     SELECT 'setting of ' || COALESCE('role ' || r.rolname, '') || COALESCE(' database ' || d.datname, '')
       FROM pg_catalog.pg_db_role_setting AS s
@@ -102,6 +115,13 @@ pub fn findings() -> Vec<(String, String, Option<String>)> {
                 crate::capture::attach::ROW_TRIGGER
             );
             (format!("table {table}"), "warning".to_owned(), Some(detail))
+        }));
+        rows.extend(query(DETACHED, &args, |row| {
+            let (table, parent) = (row.text(1).unwrap_or_default(), row.text(2).unwrap_or_default());
+            let detail = format!(
+                "it was detached from {parent}, which is watched. SELECT automation.watch_table('{table}') watches it on its own."
+            );
+            (format!("table {table}"), NOT_CAPTURED.to_owned(), Some(detail))
         }));
         rows.extend(query(REPLICATION_ROLE, &[], |row| {
             let detail = format!("changes are not captured: {}", row.text(1).unwrap_or_default());

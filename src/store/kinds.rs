@@ -202,6 +202,37 @@ pub fn forget_dropped() -> u64 {
     forgotten
 }
 
+// Reads pg_inherits and takes no lock on the tables: a session that holds one must not hold up housekeeping.
+const REMEMBER_PARTITIONS: &str = "
+    WITH RECURSIVE tree (relation, below) AS (
+        SELECT k.relation, i.inhrelid
+          FROM automation_internal.entity_kind AS k
+          JOIN pg_catalog.pg_inherits AS i ON i.inhparent = k.relation
+        UNION ALL
+        SELECT t.relation, i.inhrelid
+          FROM tree AS t
+          JOIN pg_catalog.pg_inherits AS i ON i.inhparent = t.below)
+    INSERT INTO automation_internal.watched_partition AS w (leaf, relation)
+    SELECT t.below, t.relation
+      FROM tree AS t
+      JOIN pg_catalog.pg_class AS c ON c.oid = t.below AND c.relispartition AND c.relkind <> 'p'
+        ON CONFLICT (leaf) DO UPDATE
+       SET relation = excluded.relation
+     WHERE w.relation <> excluded.relation";
+const FORGET_PARTITIONS: &str = "
+    DELETE FROM automation_internal.watched_partition AS w
+     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_class AS c WHERE c.oid = w.leaf)
+        OR NOT EXISTS (SELECT FROM automation_internal.entity_kind AS k WHERE k.relation = w.relation)
+        OR EXISTS (SELECT FROM automation_internal.entity_kind AS k WHERE k.relation = w.leaf)";
+
+/// Notes which tables are partitions of watched ones now, and forgets partitions that are gone or watched on their own.
+pub fn remember_partitions() {
+    as_engine(|| {
+        execute(FORGET_PARTITIONS, &[]);
+        execute(REMEMBER_PARTITIONS, &[]);
+    });
+}
+
 // The row lock of the upsert makes the writers of one entity take turns, so each sees the state the other left.
 const LOCK_STATE: &str = "
     SELECT s.state::json

@@ -39,6 +39,9 @@ layer_lint() {
     local verdict=0
     verdict_on rustfmt cargo fmt --all --check || verdict=1
     verdict_on clippy cargo clippy --workspace --all-targets --features "pg$PG_MAJOR failpoints" -- -D warnings || verdict=1
+    # The install script is made by the build that the layers with servers need anyway.
+    build_for_servers
+    verdict_on pgspot tests/pgspot.sh "$(prefix_extensions pg-e2e)" || verdict=1
     return $verdict
 }
 
@@ -67,8 +70,6 @@ layer_pgrx() {
 layer_pg_regress() {
     local dir=tests/pg_regress names=() options=() verdict=0
     build_for_servers
-    # Here because it needs the install script, which only a build makes.
-    verdict_on pgspot tests/pgspot.sh "$(prefix_extensions pg-e2e)" || verdict=1
     start_cluster pg_regress pg-e2e $dir/server.conf
     # setup.sql, if there, creates the extension; it must come first.
     if [ -e $dir/sql/setup.sql ]; then names=(setup); else options=(--load-extension="$EXTENSION"); fi

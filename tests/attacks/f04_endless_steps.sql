@@ -1,4 +1,4 @@
--- attack: stop everybody's automations with steps that never end
+-- attack: stop the automations of all owners with steps that never end
 -- attacker: mallory, an author, with twice as many endless runs as there are executors
 -- must not happen: an automation of alice does not run
 \i :attack_lib

@@ -21,7 +21,7 @@ SELECT attack.refused($$ SELECT sealed FROM automation_internal.secret $$, '4250
 SELECT attack.held(count(*) = 0, 'an admin does not see the name') FROM automation.secrets;
 SELECT attack.refused($$ SELECT sealed FROM automation_internal.secret $$, '42501');
 \c attack postgres
--- every table and view of the engine, whoever may read it
+-- every table and view of the engine, also those that no role may read
 CREATE FUNCTION pg_temp.holds(rel regclass) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     found boolean;

@@ -64,7 +64,7 @@ fn functions(db: &Database<'_>) -> Vec<Function> {
     db.rows(FUNCTIONS).into_iter().map(read).collect()
 }
 
-/// A small generator of numbers: the same for everybody, so that a seed is worth noting.
+/// A small generator of numbers: the same on every machine, so that a seed is worth noting.
 struct Random(u64);
 
 impl Random {

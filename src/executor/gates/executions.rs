@@ -45,7 +45,8 @@ pub fn of(program: &Program, event: &Event, run: &Run) -> Option<Judged> {
     if custom.is_none() && !own && gucs::hot_flow() == HotFlow::Loops {
         return None;
     }
-    let entity = event.kind.as_deref().zip(event.entity_id.as_deref());
+    // Only the limit on updates of one entity asks for the entity of an execution, so other executions are kept without one.
+    let entity = event.kind.as_deref().zip(event.entity_id.as_deref()).filter(|_| event.op == Op::Updated);
     Some(Judged {
         custom,
         cause: Cause { update: event.op == Op::Updated, own },

@@ -1,7 +1,8 @@
-//! How many runs execute at the same time. Who is not admitted stays queued.
+//! How many runs execute at the same time. A run that is not admitted stays queued.
 //!
-//! Executing is what a transaction does, so a place among so many is a lock that the transaction holds.
+//! A run executes within a transaction, so a place among the runs that execute is a lock that the transaction holds.
 pub use automation_core::gate::admission::Class;
+use automation_core::gate::admission::{Candidate, Limit, Settings};
 use automation_core::program::Program;
 
 use crate::executor::batch::Claimer;
@@ -9,44 +10,43 @@ use crate::executor::walk::Run;
 use crate::gucs;
 use crate::pg::key_lock::{Sort, hash, try_take};
 
+fn settings() -> Settings {
+    Settings {
+        executors: gucs::executors() as u32,
+        all: gucs::max_concurrent_runs(),
+        events: gucs::max_event_runs(),
+        schedules: gucs::max_scheduled_runs(),
+        per_tenant: gucs::max_runs_per_tenant(),
+        per_role: gucs::max_runs_per_role(),
+    }
+}
+
 /// Takes a place for the run under every limit that it comes under, unless its transaction has one already.
 pub fn admit(claimer: &mut Claimer, run: &Run, program: &Program, class: Class) -> bool {
-    let executors = gucs::executors() as u32;
-    // A limit that no number of executors reaches needs no lock.
-    let reachable = |limit: Option<u32>| limit.filter(|limit| *limit < executors);
-    let (class, of_class) = match class {
-        Class::Event => ("events", gucs::max_event_runs()),
-        Class::Schedule => ("schedules", gucs::max_scheduled_runs()),
-    };
-    let (all, of_tenant, of_role) =
-        (gucs::max_concurrent_runs(), gucs::max_runs_per_tenant(), gucs::max_runs_per_role());
-    if [all, of_class, of_tenant, of_role, program.limits.concurrency]
-        .into_iter()
-        .all(|limit| reachable(limit).is_none())
-    {
+    let settings = settings();
+    if settings.limit_nothing(program.limits.concurrency) {
         return true;
     }
     let (automation, owner) = (run.automation_id.to_string(), run.owner.to_u32().to_string());
-    let tenant = run.tenant.as_deref().unwrap_or_default();
-    // The first three are shared by owners: runs of one that do not end must not use them up for the others.
-    let limits = [
-        ("all", "", all, true),
-        ("class", class, of_class, true),
-        ("tenant", tenant, of_tenant.filter(|_| run.tenant.is_some()), true),
-        ("role", owner.as_str(), of_role, false),
-        ("automation", automation.as_str(), program.limits.concurrency, false),
-    ];
-    limits.into_iter().all(|(sort, whose, limit, shared)| {
-        reachable(limit).is_none_or(|limit| {
-            let of = hash(&[sort, whose]);
-            claimer.places.contains(&of) || {
-                let found = (0..limit).any(|place| try_take(Sort::Slot, hash(&[sort, whose, &place.to_string()])));
-                // An owner's own place: with none of its runs under way it is let in beyond the limit.
-                let own = shared && try_take(Sort::Slot, hash(&[sort, whose, "of", &owner]));
-                (found || own) && claimer.places.insert(of)
-            }
-        })
+    let candidate = Candidate {
+        class,
+        tenant: run.tenant.as_deref(),
+        owner: &owner,
+        automation: &automation,
+        concurrency: program.limits.concurrency,
+    };
+    settings.limits_of(candidate).all(|limit| {
+        let of = hash(&[limit.sort, limit.scope]);
+        claimer.places.contains(&of) || (take_place(&limit, &owner) && claimer.places.insert(of))
     })
+}
+
+/// Takes one of the places under a limit until the transaction ends. The owner's own place is taken besides, so that an
+/// owner that holds it is not let in beyond the limit a second time.
+fn take_place(limit: &Limit<'_>, owner: &str) -> bool {
+    let found = (0..limit.most).any(|no| try_take(Sort::Slot, hash(&[limit.sort, limit.scope, &no.to_string()])));
+    let own = limit.shared && try_take(Sort::Slot, hash(&[limit.sort, limit.scope, "of", owner]));
+    found || own
 }
 
 /// Keeps other automations from working on the same entity until the run ends or suspends. True if it needs no lock.

@@ -1,8 +1,6 @@
-//! How many runs execute at the same time. Who is not admitted stays queued and loses nothing.
+//! How many runs execute at the same time. A run that is not admitted stays queued and loses nothing.
 
-use super::{Code, Reason};
-
-/// How a run was started decides which executors it needs (R001-40).
+/// The way in which a run was started: each has a limit of its own (R001-40).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// By an event.
@@ -12,14 +10,6 @@ pub enum Class {
 }
 
 impl Class {
-    /// Executors of the class, unless the database says otherwise.
-    pub fn default_limit(self) -> u32 {
-        match self {
-            Class::Event => 10,
-            Class::Schedule => 5,
-        }
-    }
-
     /// Does an opt-in `dedup` apply? Not to schedules and starts by hand: their automations make sure by themselves
     /// (R001-60). A start with a given event counts as an event (R001-52).
     pub fn dedups(self) -> bool {
@@ -27,113 +17,126 @@ impl Class {
     }
 }
 
-/// A limit and how much of it is used.
+/// The limits that stand in the server's settings; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gauge {
-    /// Runs that execute now.
-    pub executing: u32,
-    /// How many may; `None` for no limit.
-    pub limit: Option<u32>,
-}
-
-/// Everything that one more run has to fit into.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
+pub struct Settings {
+    /// Processes that execute runs. A transaction of an executor executes one run at a time, so a limit that is not
+    /// smaller than this number is never reached.
+    pub executors: u32,
     /// All runs of the database.
-    pub global: Gauge,
-    /// Those of the same [`Class`].
-    pub class: Gauge,
-    /// Those of the same tenant.
-    pub tenant: Gauge,
-    /// Those of the same owner.
-    pub role: Gauge,
-    /// Those of the same automation.
-    pub automation: Gauge,
+    pub all: Option<u32>,
+    /// Runs of [`Class::Event`].
+    pub events: Option<u32>,
+    /// Runs of [`Class::Schedule`].
+    pub schedules: Option<u32>,
+    /// Runs of one tenant.
+    pub per_tenant: Option<u32>,
+    /// Runs of one owner.
+    pub per_role: Option<u32>,
 }
 
-impl Load {
-    fn gauges(&mut self) -> [(&mut Gauge, Code, &'static str); 5] {
-        [
-            (&mut self.global, Code::GlobalLimit, "in the database"),
-            (&mut self.class, Code::ClassLimit, "of this class"),
-            (&mut self.tenant, Code::TenantLimit, "of the tenant"),
-            (&mut self.role, Code::RoleLimit, "of the owner"),
-            (&mut self.automation, Code::AutomationLimit, "of the automation"),
-        ]
-    }
-
-    /// May one more run execute? If so, it is counted.
-    pub fn admit(&mut self) -> Result<(), Reason> {
-        for (gauge, code, whose) in self.gauges() {
-            if let Some(limit) = gauge.limit.filter(|limit| gauge.executing >= *limit) {
-                let clause = format!("fewer than {limit} runs {whose} execute");
-                return Err(Reason::new(code, clause, format!("{} do", gauge.executing)));
-            }
-        }
-        for (gauge, ..) in self.gauges() {
-            gauge.executing += 1;
-        }
-        Ok(())
-    }
+/// A limit that a run comes under: at most so many runs of the same scope execute at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit<'a> {
+    /// The sort of scope.
+    pub sort: &'static str,
+    /// The one among the scopes of this sort: a tenant, an owner, an automation.
+    pub scope: &'a str,
+    pub most: u32,
+    /// Several owners share the scope. Runs of one owner that do not end must not use up the places of the others, so an
+    /// owner with no run under way is let in beyond the limit.
+    pub shared: bool,
 }
 
-/// May a run take the lock on its entity? It is held from start to end or suspension, and given away in the order in
-/// which it was asked for. `waiting` are the runs that want it, oldest first, this one perhaps among them.
-pub fn entity_lock(holder: Option<i64>, waiting: &[i64], run: i64) -> Result<(), Reason> {
-    let locked = |found: String| Err(Reason::new(Code::EntityLocked, "no other run works on the entity", found));
-    match (holder, waiting.first()) {
-        (Some(holder), _) if holder != run => locked(format!("run {holder} does")),
-        (None, Some(first)) if *first != run => locked(format!("run {first} is first in line")),
-        _ => Ok(()),
+/// The run that wants to execute.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    pub class: Class,
+    pub tenant: Option<&'a str>,
+    pub owner: &'a str,
+    pub automation: &'a str,
+    /// The automation's own limit.
+    pub concurrency: Option<u32>,
+}
+
+impl Settings {
+    /// Does any limit need to be looked at? Asked for each run, so before anything is put together.
+    pub fn limit_nothing(&self, concurrency: Option<u32>) -> bool {
+        [self.all, self.events, self.schedules, self.per_tenant, self.per_role, concurrency]
+            .into_iter()
+            .all(|most| self.reachable(most).is_none())
+    }
+
+    fn reachable(&self, most: Option<u32>) -> Option<u32> {
+        most.filter(|most| *most < self.executors)
+    }
+
+    /// The limits that the run comes under and that can be reached, widest scope first.
+    pub fn limits_of<'a>(&self, run: Candidate<'a>) -> impl Iterator<Item = Limit<'a>> {
+        let (class, of_class) = match run.class {
+            Class::Event => ("events", self.events),
+            Class::Schedule => ("schedules", self.schedules),
+        };
+        let per_tenant = self.per_tenant.filter(|_| run.tenant.is_some());
+        let limit = |sort, scope, most, shared| self.reachable(most).map(|most| Limit { sort, scope, most, shared });
+        let limits = [
+            limit("all", "", self.all, true),
+            limit("class", class, of_class, true),
+            limit("tenant", run.tenant.unwrap_or_default(), per_tenant, true),
+            limit("role", run.owner, self.per_role, false),
+            limit("automation", run.automation, run.concurrency, false),
+        ];
+        limits.into_iter().flatten()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Class, Gauge, Load, entity_lock};
-    use crate::gate::Code;
+    use super::{Candidate, Class, Settings};
 
-    fn gauge(executing: u32, limit: u32) -> Gauge {
-        Gauge { executing, limit: Some(limit) }
+    const RUN: Candidate<'_> =
+        Candidate { class: Class::Event, tenant: Some("acme"), owner: "16384", automation: "7", concurrency: Some(1) };
+
+    const ALL: Settings = Settings {
+        executors: 20,
+        all: Some(15),
+        events: Some(10),
+        schedules: Some(5),
+        per_tenant: Some(3),
+        per_role: Some(2),
+    };
+
+    fn sorts(settings: Settings, run: Candidate<'_>) -> Vec<(&'static str, String, u32)> {
+        settings.limits_of(run).map(|limit| (limit.sort, limit.scope.to_owned(), limit.most)).collect()
     }
 
     #[test]
-    fn ten_runs_of_events_and_five_of_schedules_execute_at_the_same_time_r001_40_r001_61() {
-        for (class, most) in [(Class::Event, 10), (Class::Schedule, 5)] {
-            let mut load = Load { class: gauge(0, class.default_limit()), ..Load::default() };
-            let admitted = (0..20).filter(|_| load.admit().is_ok()).count();
-            assert_eq!(admitted, most);
-        }
+    fn a_run_comes_under_the_limits_of_its_class_tenant_owner_and_automation() {
+        let expected = [
+            ("all", "", 15),
+            ("class", "events", 10),
+            ("tenant", "acme", 3),
+            ("role", "16384", 2),
+            ("automation", "7", 1),
+        ];
+        assert_eq!(sorts(ALL, RUN), expected.map(|(sort, scope, most)| (sort, scope.to_owned(), most)));
+        let scheduled = Candidate { class: Class::Schedule, tenant: None, concurrency: None, ..RUN };
+        let expected = [("all", "", 15), ("class", "schedules", 5), ("role", "16384", 2)];
+        assert_eq!(sorts(ALL, scheduled), expected.map(|(sort, scope, most)| (sort, scope.to_owned(), most)));
     }
 
     #[test]
-    fn the_first_limit_that_is_reached_is_the_reason_r002_9() {
-        let free = Load { global: gauge(3, 10), class: gauge(3, 10), tenant: gauge(1, 2), ..Load::default() };
-        assert!(free.clone().admit().is_ok());
-        for (load, code) in [
-            (Load { global: gauge(10, 10), tenant: gauge(2, 2), ..free }, Code::GlobalLimit),
-            (Load { class: gauge(10, 10), tenant: gauge(2, 2), ..free }, Code::ClassLimit),
-            (Load { tenant: gauge(2, 2), role: gauge(4, 4), ..free }, Code::TenantLimit),
-            (Load { role: gauge(4, 4), automation: gauge(1, 1), ..free }, Code::RoleLimit),
-            (Load { automation: gauge(1, 1), ..free }, Code::AutomationLimit),
-        ] {
-            assert_eq!(load.clone().admit().expect_err("full").code, code);
-        }
+    fn a_limit_that_the_executors_cannot_reach_costs_nothing() {
+        assert_eq!(sorts(Settings { executors: 2, ..ALL }, RUN), [("automation", "7".to_owned(), 1)]);
+        assert!(Settings { executors: 2, ..ALL }.limit_nothing(None));
+        assert!(!Settings { executors: 2, ..ALL }.limit_nothing(Some(1)));
+        assert!(!Settings { executors: 3, ..ALL }.limit_nothing(None));
+        assert!(Settings { executors: 16, ..Settings::default() }.limit_nothing(None));
     }
 
     #[test]
-    fn who_is_refused_is_not_counted() {
-        let mut load = Load { global: gauge(0, 10), automation: gauge(1, 1), ..Load::default() };
-        assert!(load.admit().is_err());
-        assert_eq!(load.global.executing, 0);
-    }
-
-    #[test]
-    fn the_lock_on_an_entity_goes_to_the_one_who_asked_first_r002_8_d14() {
-        assert!(entity_lock(None, &[], 7).is_ok());
-        assert!(entity_lock(None, &[7, 8], 7).is_ok());
-        assert!(entity_lock(Some(7), &[8], 7).is_ok(), "it may already hold it");
-        assert_eq!(entity_lock(None, &[7, 8], 8).expect_err("7 first").found, "run 7 is first in line");
-        assert_eq!(entity_lock(Some(7), &[8], 8).expect_err("held").found, "run 7 does");
+    fn only_scopes_that_several_owners_share_let_an_owner_in_beyond_the_limit() {
+        let shared: Vec<&str> = ALL.limits_of(RUN).filter(|limit| limit.shared).map(|limit| limit.sort).collect();
+        assert_eq!(shared, ["all", "class", "tenant"]);
     }
 }

@@ -39,12 +39,10 @@ pub enum Gate {
     HotFlow,
     /// A run with the same key is under way.
     Mode,
-    /// Too many runs at the same time.
-    Limits,
 }
 
 /// Every way in which a gate can say no: the code, its word, its gate. Callers compare and count the words.
-const CODES: [(Code, &str, Gate); 34] = [
+const CODES: [(Code, &str, Gate); 28] = [
     (Code::NoRights, "no_rights", Gate::Config),
     (Code::Disabled, "trigger_disabled", Gate::Config),
     (Code::OtherTenant, "other_tenant", Gate::Config),
@@ -73,12 +71,6 @@ const CODES: [(Code, &str, Gate); 34] = [
     (Code::AlreadyRunning, "already_running", Gate::Mode),
     (Code::MaxRuns, "max_runs", Gate::Mode),
     (Code::TickOverlaps, "overlap", Gate::Mode),
-    (Code::GlobalLimit, "global_limit", Gate::Limits),
-    (Code::ClassLimit, "executor_limit", Gate::Limits),
-    (Code::TenantLimit, "tenant_limit", Gate::Limits),
-    (Code::RoleLimit, "role_limit", Gate::Limits),
-    (Code::AutomationLimit, "automation_limit", Gate::Limits),
-    (Code::EntityLocked, "entity_locked", Gate::Limits),
 ];
 
 /// Why a gate said no.
@@ -140,18 +132,6 @@ pub enum Code {
     MaxRuns,
     /// The run of an earlier tick is under way.
     TickOverlaps,
-    /// Too many runs in the database.
-    GlobalLimit,
-    /// Too many runs that were started in this way.
-    ClassLimit,
-    /// Too many runs of the tenant.
-    TenantLimit,
-    /// Too many runs of the owner.
-    RoleLimit,
-    /// Too many runs of the automation.
-    AutomationLimit,
-    /// Another run works on the entity.
-    EntityLocked,
 }
 
 impl Code {

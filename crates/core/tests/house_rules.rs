@@ -118,3 +118,17 @@ fn files_stay_readable() {
         .collect();
     assert_eq!(long, Vec::<String>::new());
 }
+
+#[test]
+fn no_expected_output_is_a_file_that_psql_did_not_find() {
+    let folder = root().join("tests/pg_regress/expected");
+    let mut missing = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("the folder") {
+        let path = entry.expect("an entry").path();
+        let text = std::fs::read_to_string(&path).expect("a text");
+        // psql itself says "FILE: No such file or directory"; an error of the server has a field's name before it.
+        let lines = text.lines().filter(|line| line.ends_with(": No such file or directory"));
+        missing.extend(lines.map(|line| format!("{}: {line}", path.display())));
+    }
+    assert_eq!(missing, Vec::<String>::new());
+}

@@ -1,20 +1,18 @@
 //! Stopping the server, in every way, is quick and loses nothing.
 
-use std::time::Duration;
-
-use e2e::{Cluster, Shutdown};
+use e2e::{AT_ONCE, Cluster, Shutdown};
 
 #[test]
-fn a_fast_stop_during_a_long_step_takes_less_than_two_seconds() {
+fn a_fast_stop_does_not_wait_for_a_long_step() {
     let cluster = Cluster::start();
     let db = cluster.database("fast");
     db.open_shop();
-    db.set_pace(20);
+    db.set_pace(3600);
     db.add_jobs(3);
     db.wait_until_a_step_sleeps();
     db.set_pace(0);
     let took = cluster.stop(Shutdown::Fast);
-    assert!(took < Duration::from_secs(2), "the stop took {took:?}");
+    assert!(took < AT_ONCE, "the stop took {took:?}");
     cluster.start_again();
     db.expect_each_job_done_once();
 }
@@ -27,7 +25,7 @@ fn an_idle_engine_does_not_hold_up_a_smart_stop() {
     db.expect_work_goes_on();
     db.disconnect();
     let took = cluster.stop(Shutdown::Smart);
-    assert!(took < Duration::from_secs(5), "the stop took {took:?}");
+    assert!(took < AT_ONCE, "the stop took {took:?}");
     cluster.start_again();
     db.expect_work_goes_on();
 }

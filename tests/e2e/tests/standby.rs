@@ -1,8 +1,6 @@
 //! A standby is idle; promoted, it takes over.
 
-use std::time::Duration;
-
-use e2e::{Cluster, Shutdown, Worker};
+use e2e::{AT_ONCE, Cluster, Shutdown, Worker};
 
 #[test]
 fn a_standby_is_idle_and_takes_over_when_promoted() {
@@ -17,7 +15,7 @@ fn a_standby_is_idle_and_takes_over_when_promoted() {
     assert!(copy.worker_pids(Worker::Executor).is_empty());
 
     // Work that the primary had no time for.
-    db.set_pace(20);
+    db.set_pace(3600);
     db.add_jobs(3);
     db.wait_until_a_step_sleeps();
     db.set_pace(0);
@@ -29,11 +27,6 @@ fn a_standby_is_idle_and_takes_over_when_promoted() {
     primary.stop(Shutdown::Immediate);
 
     standby.promote();
-    let took = copy.wait_at_most(
-        Duration::from_secs(30),
-        "the new primary has done the rest",
-        "SELECT count(*) = 4 FROM effect",
-    );
-    assert!(took < Duration::from_secs(5), "work resumed {took:?} after the promotion");
+    copy.wait_at_most(AT_ONCE, "the new primary has done the rest", "SELECT count(*) = 4 FROM effect");
     copy.expect_work_goes_on();
 }

@@ -60,7 +60,7 @@ BEGIN
                 RAISE;
             END IF;
         END;
-        IF clock_timestamp() - began < interval '50 ms' THEN
+        IF clock_timestamp() - began < interval '250 ms' THEN
             RETURN said;
         END IF;
     END LOOP;

@@ -1,5 +1,7 @@
 -- Modes: what a start does while a run with the same key is under way (D13, Home Assistant 4.4, R003-25).
 \set SHOW_CONTEXT never
+\getenv dir PG_ABS_SRCDIR
+\set check :dir '/check/waits.sql'
 CREATE SCHEMA modes;
 SET search_path = modes, public;
 CREATE TABLE job (id int PRIMARY KEY, step int, line text);
@@ -88,7 +90,7 @@ SELECT * FROM shown;
 SELECT automation.sweep() > 0 AS swept;
 SELECT automation.drain() > 0 AS worked;
 SELECT count(*) AS rescued FROM automation.log WHERE code = 'rescued_wakeup' AND automation LIKE 'm\_%';
-\ir ../check/waits.sql
+\i :check
 -- paused: what is queued ends with what is under way
 SELECT ok FROM automation.pause('m_queued');
 SELECT automation.signal('go queued', key => 'a') > 0 AS sent, automation.signal('go queued', key => 'b') > 0 AS sent;

@@ -6,7 +6,7 @@ SET search_path = win, public;
 CREATE TABLE login (id int PRIMARY KEY, who text, ok boolean, tenant text);
 SELECT automation.watch_table('login', kind => 'w_login', tenant_column => 'tenant');
 CREATE TABLE alarm (n serial, who text, counted int, threshold int, key text);
-CREATE VIEW refused AS SELECT automation, trigger, reason, count FROM automation.stat_gates WHERE automation LIKE 'w_%';
+CREATE VIEW refused AS SELECT automation, trigger, reason, count FROM automation.stat_gates WHERE automation LIKE 'w\_%';
 
 SELECT status FROM automation.define('w_guess',
     trigger => automation.on_created('w_login', filter => 'not new.ok', window_count => 3,
@@ -41,16 +41,16 @@ SELECT * FROM refused;
 -- each occurrence that counts has a row of its own (R000-41), which is kept as long as the window looks back (R000-44)
 SELECT a.name, count(*), bool_and(w.keep_until = w.at + interval '10 minutes') AS kept_for_the_window
   FROM automation_internal.window_event AS w JOIN automation_internal.automation AS a ON a.id = w.automation_id
- WHERE a.name LIKE 'w_%' GROUP BY 1 ORDER BY 1;
+ WHERE a.name LIKE 'w\_%' GROUP BY 1 ORDER BY 1;
 ROLLBACK;
 
 -- what is refused by a window leaves no run, and the counts stay
 INSERT INTO login VALUES (11, 'eve', false), (12, 'eve', false);
 SELECT automation.drain() > 0 AS worked;
-SELECT automation, count(*) FROM automation.runs WHERE automation LIKE 'w_%' GROUP BY 1 ORDER BY 1;
+SELECT automation, count(*) FROM automation.runs WHERE automation LIKE 'w\_%' GROUP BY 1 ORDER BY 1;
 INSERT INTO login VALUES (13, 'eve', false);
 SELECT automation.drain() > 0 AS worked;
-SELECT automation, count(*) FROM automation.runs WHERE automation LIKE 'w_%' GROUP BY 1 ORDER BY 1;
+SELECT automation, count(*) FROM automation.runs WHERE automation LIKE 'w\_%' GROUP BY 1 ORDER BY 1;
 -- a partition that is null falls back to the entity, never to one for all; tenants are apart
 INSERT INTO login VALUES (21, NULL, false, NULL), (22, NULL, false, NULL), (23, NULL, false, NULL), (24, 'zoe', false, 'red'),
                          (25, 'zoe', false, 'blue'), (26, 'zoe', false, 'red'), (27, 'zoe', false, 'blue');

@@ -36,7 +36,7 @@ impl Receiver {
 
 /// Reads one small request to its end, so that closing does not reset the connection under the answer.
 pub fn drain_request(stream: &mut TcpStream) {
-    let _ = stream.set_read_timeout(Some(Duration::from_secs(2)));
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(30)));
     let mut seen = Vec::new();
     let mut piece = [0; 1024];
     while !seen.ends_with(b"{\"hello\":1}") {

@@ -73,6 +73,22 @@ SELECT r.id, r.status, r.waits
                       AND NOT EXISTS (SELECT FROM automation_internal.wake_index AS i
                                        WHERE i.run_id = r.id AND i.wait_no = (w ->> 'no')::int)));
 
+-- I3 every queued run has a run before it, or is called: by a dispatch, by the timer of its second look, by an order in the log
+SELECT q.id, q.automation_id, q.mode_key, q.started_at
+  FROM automation_internal.run AS q
+ CROSS JOIN automation_internal.router_cursor AS c
+ WHERE q.status = 'queued'
+   AND NOT EXISTS (SELECT FROM automation_internal.run AS b
+                    WHERE b.automation_id = q.automation_id AND b.mode_key = q.mode_key AND b.id <> q.id
+                      AND (b.status <> 'queued' OR (b.started_at, b.id) < (q.started_at, q.id)))
+   AND NOT EXISTS (SELECT FROM automation_internal.dispatch AS d WHERE d.run_id = q.id)
+   AND NOT EXISTS (SELECT FROM automation_internal.timer AS t WHERE t.run_id = q.id AND t.reason = 'a')
+   AND NOT EXISTS (SELECT FROM automation_internal.event AS e
+                    WHERE e.op = 'm' AND e.next ->> 'do' = 'turn' AND e.next ->> 'key' = q.mode_key
+                      AND (e.next ->> 'automation_id')::int = q.automation_id
+                      AND NOT pg_visible_in_snapshot(e.xid, c.from_snapshot)
+                      AND NOT COALESCE(pg_visible_in_snapshot(e.xid, c.to_snapshot) AND e.id <= c.position, false));
+
 -- I4 every wait with a deadline has its timer, and every one that depends on something its place in the wake-index
 SELECT r.id, w
   FROM automation_internal.run AS r

@@ -52,7 +52,8 @@ pub fn may_call(claimer: &mut Claimer, live: &LiveRun, nudges: &[Nudge]) -> bool
     if nudges.iter().any(|nudge| nudge.reason != Reason::Sweep) {
         return true;
     }
-    let coming = dispatches::is_queued(live.owner, live.id) || router::has_turn_coming(live.id);
+    let called = || live.mode_key.as_deref().is_some_and(|key| router::has_turn_coming(live.automation_id, key));
+    let coming = dispatches::is_queued(live.owner, live.id) || called();
     if !coming {
         tell(claimer, live, "it was the run's turn, but nothing had told it so");
     }

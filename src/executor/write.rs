@@ -1,6 +1,8 @@
 //! The rows that a batch leaves behind, in one go at its end.
 use std::collections::HashMap;
 
+use automation_core::definition::Mode;
+
 use super::batch::Claimer;
 use super::breaker;
 use super::bulk_item;
@@ -125,23 +127,22 @@ fn put_down(ended: &[EndedRun]) {
     }
 }
 
-/// Tells those that are first in the queues behind runs that have ended.
+/// Orders the call of the next run in the queue behind each run that has ended. The router finds that run when this
+/// transaction has committed: a run that joins the queue in another transaction may not be visible here, and does not see
+/// the end of the run before it either.
 fn call_next(ended: &[&EndedRun]) {
-    let mut behind: Vec<(i32, &str)> =
-        ended.iter().filter_map(|run| Some((run.automation_id, run.mode_key.as_deref()?))).collect();
-    behind.sort_unstable();
-    behind.dedup();
-    if behind.is_empty() {
-        return;
-    }
-    for next in live::next_queued(&behind) {
-        let order = serde_json::json!({
-            "do": "turn",
-            "run_id": next.run_id,
-            "owner": next.owner.to_u32(),
-            "automation_id": next.automation_id,
-            "version_id": next.version_id,
-        });
+    versions::load(ended.iter().map(|run| run.version_id));
+    let queues = |version: i32| versions::get(version).is_ok_and(|known| known.program.limits.mode == Mode::Queued);
+    let keyed = ended.iter().filter_map(|run| Some((run.automation_id, run.version_id, run.mode_key.as_deref()?)));
+    let (queued, others): (Vec<_>, Vec<_>) = keyed.partition(|(_, version, _)| queues(*version));
+    let mut keys: Vec<(i32, String)> =
+        queued.into_iter().map(|(automation, _, key)| (automation, key.to_owned())).collect();
+    // A run of a version that does not queue can have one of another version behind it.
+    keys.extend(live::with_followers(&others));
+    keys.sort_unstable();
+    keys.dedup();
+    for (automation_id, key) in keys {
+        let order = serde_json::json!({ "do": "turn", "automation_id": automation_id, "key": key });
         append_event(&NewEvent { op: Some(Op::Moved), next: Some(order.to_string().as_bytes()), ..Default::default() });
     }
 }

@@ -52,10 +52,10 @@ pub fn is_on_its_way(run: i64, wait_no: i32) -> bool {
     })
 }
 
-/// Is an order in the log that calls a queued run, but is not routed yet? Also true if that cannot be said.
-pub fn has_turn_coming(run: i64) -> bool {
+/// Is an order in the log that calls the next run of a queue, but is not routed yet? Also true if that cannot be said.
+pub fn has_turn_coming(automation: i32, key: &str) -> bool {
     let Some(events) = unrouted() else { return true };
     let orders = events.iter().filter(|event| event.op == Op::Moved);
     let mut orders = orders.filter_map(|event| serde_json::from_str::<serde_json::Value>(event.next.as_deref()?).ok());
-    orders.any(|order| order["run_id"].as_i64() == Some(run))
+    orders.any(|order| order["automation_id"].as_i64() == Some(i64::from(automation)) && order["key"] == key)
 }

@@ -210,7 +210,12 @@ fn moved(event: &Event, now: Micros) -> Vec<NewDispatch> {
             };
             vec![dispatch(waiter, Reason::Bulk, None, now)]
         }
-        Some(order @ ("skip" | "turn")) => {
+        Some("turn") => {
+            let key = order["key"].as_str().unwrap_or_default();
+            let next = live::next_queued(&[(number("automation_id") as i32, key)]);
+            next.into_iter().map(|waiter| dispatch(waiter, Reason::Turn, None, now)).collect()
+        }
+        Some("skip") => {
             let waiter = Waiter {
                 run_id: number("run_id"),
                 wait_no: number("wait_no") as i32,
@@ -218,8 +223,7 @@ fn moved(event: &Event, now: Micros) -> Vec<NewDispatch> {
                 automation_id: number("automation_id") as i32,
                 version_id: number("version_id") as i32,
             };
-            let reason = if order == "skip" { Reason::Skip } else { Reason::Turn };
-            vec![dispatch(waiter, reason, None, now)]
+            vec![dispatch(waiter, Reason::Skip, None, now)]
         }
         _ => Vec::new(),
     }

@@ -268,10 +268,10 @@ const NEXT_QUEUED: &str = "
             ORDER BY q.started_at, q.id
             LIMIT 1) AS r";
 
-/// The first in the queue behind each of these: (automation, key).
-pub fn next_queued(behind: &[(i32, &str)]) -> Vec<Waiter> {
-    let automations: Vec<i64> = behind.iter().map(|(automation, _)| i64::from(*automation)).collect();
-    let keys: Vec<&str> = behind.iter().map(|(_, key)| *key).collect();
+/// The first run in the queue of each of these: (automation, key).
+pub fn next_queued(of: &[(i32, &str)]) -> Vec<Waiter> {
+    let automations: Vec<i64> = of.iter().map(|(automation, _)| i64::from(*automation)).collect();
+    let keys: Vec<&str> = of.iter().map(|(_, key)| *key).collect();
     as_engine(|| query(NEXT_QUEUED, &[Arg::int8s(&automations), Arg::texts(&keys)], waiter))
         .into_iter()
         .flatten()
@@ -286,6 +286,31 @@ fn waiter(row: &Row<'_>) -> Option<Waiter> {
         automation_id: row.int4(3)?,
         version_id: row.int4(4)?,
     })
+}
+
+const WITH_FOLLOWERS: &str = "
+    SELECT k.automation_id, k.mode_key
+      FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS k (automation_id, version_id, mode_key)
+     WHERE EXISTS (SELECT FROM automation_internal.run AS q
+                    WHERE q.automation_id = k.automation_id
+                      AND q.mode_key = k.mode_key
+                      AND q.status = 'queued')
+        OR EXISTS (SELECT FROM automation_internal.automation AS a
+                    WHERE a.id = k.automation_id
+                      AND a.version_id <> k.version_id)";
+
+/// The keys of ended runs (automation, version, key) in whose queue there is a run, or may be one of a newer version that is not
+/// visible yet.
+pub fn with_followers(ended: &[(i32, i32, &str)]) -> Vec<(i32, String)> {
+    if ended.is_empty() {
+        return Vec::new();
+    }
+    let automations: Vec<i64> = ended.iter().map(|(automation, ..)| i64::from(*automation)).collect();
+    let versions: Vec<i64> = ended.iter().map(|(_, version, _)| i64::from(*version)).collect();
+    let keys: Vec<&str> = ended.iter().map(|(.., key)| *key).collect();
+    let args = [Arg::int8s(&automations), Arg::int8s(&versions), Arg::texts(&keys)];
+    let read = |row: &Row<'_>| Some((i32::try_from(row.int8(1)?).ok()?, row.text(2)?));
+    as_engine(|| query(WITH_FOLLOWERS, &args, read)).into_iter().flatten().collect()
 }
 
 const OF_AUTOMATION: &str = "

@@ -26,6 +26,14 @@ SELECT 'waits for nothing', r.id, NULL, r.status
   FROM automation_internal.run AS r
  WHERE r.status = 'waiting' AND json_array_length(r.waits) = 0
 UNION ALL
+SELECT 'is queued behind no run and not called', q.id, NULL, q.mode_key
+  FROM automation_internal.run AS q
+ WHERE q.status = 'queued'
+   AND NOT EXISTS (SELECT FROM automation_internal.run AS b
+                    WHERE b.automation_id = q.automation_id AND b.mode_key = q.mode_key AND b.id <> q.id
+                      AND (b.status <> 'queued' OR (b.started_at, b.id) < (q.started_at, q.id)))
+   AND NOT EXISTS (SELECT FROM nudge AS n WHERE n.run_id = q.id)
+UNION ALL
 SELECT 'has two deadlines', t.run_id, t.wait_no, count(*)::text
   FROM automation_internal.timer AS t
  WHERE t.reason IN ('d', 'l', 'x')

@@ -43,6 +43,35 @@ fn a_window_fires_once_per_crossing_whatever_is_killed() {
     assert_eq!(db.number("SELECT count(DISTINCT who) FROM alarm"), 400);
 }
 
+/// D13, G5: commits that take 30 ms, so that runs end in one executor while the next ones of their keys join the queue in others.
+#[test]
+fn no_queued_run_loses_its_turn_to_a_slow_commit() {
+    let cluster = Cluster::build().setting("automation_engine.executors", "4").start();
+    let db = prepared(
+        &cluster,
+        "CREATE TABLE task (id int PRIMARY KEY, line int);
+         CREATE TABLE step (n bigserial, id int, line int);
+         CREATE FUNCTION slow_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.03); RETURN NULL; END $$;
+         CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON step DEFERRABLE INITIALLY DEFERRED
+             FOR EACH ROW EXECUTE FUNCTION slow_commit();
+         SELECT automation.watch_table('task');
+         SELECT automation.define('line', mode => 'queued', key => 'new.line', max_runs => 1000,
+             trigger => automation.on_created('task'),
+             steps => ARRAY[
+                 automation.delay('20 milliseconds'),
+                 automation.sql('INSERT INTO step (id, line) VALUES ({{ new.id }}, {{ new.line }})')])",
+    );
+    for task in 0..200 {
+        db.execute(&format!("INSERT INTO task VALUES ({task}, {task} % 5)"));
+        thread::sleep(Duration::from_millis(15));
+    }
+    db.wait_at_most(PATIENCE, "all have ended", "SELECT count(*) = 200 FROM step");
+    let wrong = "SELECT count(*) FROM (SELECT id, lag(id) OVER (PARTITION BY line ORDER BY n) AS before FROM step) AS s
+                  WHERE id <= before";
+    assert_eq!(db.number(wrong), 0, "{:?}", db.rows("SELECT * FROM step ORDER BY line, n LIMIT 40"));
+    db.expect_nothing_rescued();
+}
+
 /// D13: one run of a key at a time, in the order in which they came, through kills.
 #[test]
 fn queued_runs_of_a_key_go_one_after_the_other_in_order() {

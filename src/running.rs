@@ -143,6 +143,15 @@ pub fn show(run: i64) -> Shown {
     Shown(())
 }
 
+/// An executor commits the work of this run alone. Deferred triggers of its steps execute then, and can be interrupted like a step.
+pub fn show_commit(run: i64) -> Shown {
+    let shown = show(run);
+    if let Some(slot) = MINE.get() {
+        slot.running.show_step("(commit)");
+    }
+    shown
+}
+
 /// The run goes on to a step. pg_stat_activity names automation, run and step, and no values.
 pub fn at_step(automation: &str, run: i64, step: &str) {
     let Some(slot) = MINE.get() else { return };

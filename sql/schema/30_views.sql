@@ -133,7 +133,7 @@ COMMENT ON COLUMN automation.runs.detail IS 'DETAIL of that error.';
 COMMENT ON COLUMN automation.runs.hint IS 'HINT of that error.';
 COMMENT ON COLUMN automation.runs.context IS 'CONTEXT of that error.';
 COMMENT ON COLUMN automation.runs.pid IS 'Process id of the executor that executes it now, see pg_stat_activity.';
-COMMENT ON COLUMN automation.runs.step IS 'The step that is executed now; of a long name the beginning.';
+COMMENT ON COLUMN automation.runs.step IS 'The step that is executed now; of a long name the beginning. (commit) while deferred triggers of the steps execute.';
 COMMENT ON COLUMN automation.runs.since IS 'When that executor took it up.';
 
 CREATE VIEW automation.run_steps WITH (security_barrier) AS

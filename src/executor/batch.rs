@@ -169,6 +169,8 @@ pub struct Turn {
     pub blocked: bool,
     /// This dispatch, of a slow automation, is to be run alone next.
     pub alone: Option<i64>,
+    /// The run whose work the transaction commits, if it is the only one.
+    pub only_run: Option<i64>,
 }
 
 /// What a turn takes on.
@@ -429,6 +431,8 @@ impl Batch {
 
     fn write(&mut self, claimer: &mut Claimer) {
         self.turn.runs = self.done.len();
+        let mut moved = self.ended.iter().map(|run| run.id).chain(self.suspended.iter().map(|put| put.run.id));
+        self.turn.only_run = moved.next().filter(|_| moved.next().is_none());
         self.turn.failed = self.ended.iter().filter(|run| run.ending == Ending::Failed).count();
         write::write(claimer, &self.ended, &self.suspended, &self.disarmed, &self.done);
     }

@@ -182,6 +182,7 @@ impl Executor {
         };
         let limit = if matches!(work, Work::Only(_)) { 1 } else { self.limit };
         let claimer = &mut self.claimer;
+        let mut committing = None;
         let outcome = in_transaction(|| {
             // A session outlives the rights that it was begun with, and its role.
             may_work(claimer.owner).then(|| {
@@ -190,9 +191,11 @@ impl Executor {
                 }
                 let turn = executor::turn(claimer, work);
                 failpoint("before_commit");
+                committing = turn.only_run.map(running::show_commit);
                 turn
             })
         });
+        drop(committing);
         failpoint("after_commit");
         match outcome {
             Ok(None) => self.leave_refused(),

@@ -93,6 +93,32 @@ fn a_step_that_catches_the_interruption_is_stopped_all_the_same() {
 }
 
 #[test]
+fn a_run_whose_deferred_trigger_executes_at_commit_shows_itself_and_is_cancelled() {
+    let db = shared().database("deferred");
+    open_dormitory(&db);
+    db.execute(
+        "CREATE FUNCTION doze() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(3600); RETURN NULL; END $$;
+         CREATE TABLE late (run bigint);
+         CREATE CONSTRAINT TRIGGER doze AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION doze();
+         SELECT automation.define('late', trigger => automation.on_call(),
+             steps => ARRAY[automation.sql('INSERT INTO late VALUES ({{ run.id }})')])",
+    );
+    db.execute("SELECT automation.start_run('late')");
+    db.wait_until(
+        "the run is being committed",
+        "SELECT EXISTS (SELECT FROM automation.runs WHERE status = 'running' AND step = '(commit)')",
+    );
+    let run = db.number("SELECT id FROM automation.runs WHERE status = 'running'");
+    let executor = db.worker_pid(Worker::Executor);
+    assert!(db.boolean(&format!("SELECT automation.cancel_run({run})")));
+    assert_eq!(db.text(&format!("SELECT status FROM automation.runs WHERE id = {run}")), "cancelled");
+    assert_eq!(db.number("SELECT count(*) FROM late"), 0);
+    db.execute("SELECT automation.start_run('sleep', '{\"seconds\": 0}')");
+    db.wait_until("the next run is done", "SELECT count(*) = 1 FROM effect");
+    assert_eq!(db.worker_pids(Worker::Executor), [executor], "the executor lives on");
+}
+
+#[test]
 fn a_last_step_that_catches_the_interruption_and_ends_is_rolled_back() {
     let db = shared().database("caught");
     open_dormitory(&db);
@@ -145,10 +171,10 @@ fn quick_runs_that_are_cancelled_at_random_have_their_effect_or_are_cancelled() 
          SELECT automation.watch_table('item');
          SELECT automation.define('each', trigger => automation.on_created('item'), ordering => 'none', steps => ARRAY[
              automation.sql('INSERT INTO effect VALUES ({{ new.id }})'),
-             automation.sql('SELECT pg_sleep(0.005)'),
-             automation.sql('SELECT pg_sleep(0.005)')])",
+             automation.sql('SELECT pg_sleep(0.03)'),
+             automation.sql('SELECT pg_sleep(0.03)')])",
     );
-    const RUNS: i64 = 300;
+    const RUNS: i64 = 100;
     db.execute(&format!("INSERT INTO item SELECT generate_series(1, {RUNS})"));
     let begun = Instant::now();
     let cancelled: i64 = thread::scope(|scope| {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use automation_core::expr::{ExprError, ExprErrorKind, Scope};
 use automation_core::value::{Timestamp, Unreadable, Value};
 
-use crate::capture::read;
+use crate::capture::read::{self, OwnId};
 use crate::hearing::{self, Privileges};
 use crate::pg::clock::Micros;
 use crate::pg::identity;
@@ -21,7 +21,7 @@ pub struct RunScope<'a> {
     run: Value,
     trigger_id: String,
     trigger: OnceCell<Result<Value, Unreadable>>,
-    states: RefCell<HashMap<(String, String), Value>>,
+    states: RefCell<HashMap<(String, String), (Value, OwnId)>>,
 }
 
 impl<'a> RunScope<'a> {
@@ -44,6 +44,13 @@ impl<'a> RunScope<'a> {
     /// Entities are to be read anew.
     pub fn forget(&self) {
         self.states.borrow_mut().clear();
+    }
+
+    /// The entity's id as its events spell it. Reading the state has found it out already.
+    pub fn own_id(&self, kind: &str, id: &str) -> OwnId {
+        let key = (kind.to_owned(), id.to_owned());
+        let known = self.states.borrow().get(&key).map(|(_, id)| id.clone());
+        known.unwrap_or_else(|| read::own_id(kind, id))
     }
 
     /// May the run's owner hear the event? A run hears no event of another tenant. Whether the rule that derived a topic
@@ -103,13 +110,13 @@ impl Scope for RunScope<'_> {
 
     fn state(&self, kind: &str, id: &str) -> Result<Value, ExprError> {
         let key = (kind.to_owned(), id.to_owned());
-        if let Some(known) = self.states.borrow().get(&key) {
+        if let Some((known, _)) = self.states.borrow().get(&key) {
             return Ok(known.clone());
         }
-        let text = read::state(kind, id)
+        let entity = read::entity(kind, id)
             .map_err(|error| ExprError::new(ExprErrorKind::InvalidValue, 0..0, error.message().to_owned()))?;
-        let value = text.map(|text| Value::from_json(&text)).transpose()?.unwrap_or_default();
-        self.states.borrow_mut().insert(key, value.clone());
+        let value = entity.state.map(|text| Value::from_json(&text)).transpose()?.unwrap_or_default();
+        self.states.borrow_mut().insert(key, (value.clone(), entity.id));
         Ok(value)
     }
 
@@ -118,7 +125,7 @@ impl Scope for RunScope<'_> {
     }
 
     fn changed_at(&self, kind: &str, id: &str, field: &str) -> Result<Option<Timestamp>, ExprError> {
-        Ok(super::held::changed_at(kind, id, field))
+        Ok(super::held::changed_at(kind, &self.own_id(kind, id).text, field))
     }
 
     fn now(&self) -> Timestamp {

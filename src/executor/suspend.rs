@@ -1,14 +1,17 @@
 //! Putting a run away: its row, what can wake it, and when it is due.
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
+use automation_core::expr::Reference;
 use automation_core::machine::{JobItem, Machine, State, Wait, WaitFor};
 use automation_core::program::Action;
 use automation_core::topic;
+use automation_core::wake_key::wake_key;
 
 use super::engine_events;
 use super::scope::RunScope;
 use super::walk::Run;
+use crate::capture::read::OwnId;
 use crate::pg::clock::{self, Micros, POSTGRES_EPOCH};
 use crate::store::dispatches::Reason;
 use crate::store::event_ids;
@@ -277,7 +280,13 @@ fn until(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunScope<'_>
     if let Action::WaitUntil(condition) = &machine.program().steps[wait.step].action {
         note.what = condition.describe();
     }
-    note.refs.extend(found.entities.iter().map(ToString::to_string));
+    let own = |entity: &Reference| Reference {
+        kind: entity.kind.clone(),
+        id: entity.id.as_deref().map(|id| world.own_id(&entity.kind, id).text),
+    };
+    // Two spellings of one id are one entity.
+    let entities: BTreeSet<Reference> = found.entities.iter().map(own).collect();
+    note.refs.extend(entities.iter().map(ToString::to_string));
     if found.entities.is_empty() && !found.clock || !found.indeterminate.is_empty() {
         log::warning(&Entry {
             code: "wait_not_indexed",
@@ -294,6 +303,13 @@ fn until(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunScope<'_>
     }
 }
 
+/// The name of an entity in the wake-index. None, which stands for all of its kind, if its events may have several names or the
+/// name is too long.
+fn indexed(id: &OwnId) -> Option<String> {
+    let key = wake_key(&id.text);
+    (id.is_only && key.len() <= MAX_INDEXED).then(|| key.into_owned())
+}
+
 /// What may end a wait.
 pub fn wakes_of(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunScope<'_>) -> Vec<Wake> {
     let wake = |source: Source, kind: String, entity_id: Option<String>| Wake {
@@ -306,8 +322,8 @@ pub fn wakes_of(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunSc
         WaitFor::Until => {
             let mut wakes: Vec<Wake> = Vec::new();
             for entity in machine.references(wait, world).entities {
-                // An id too long for the index is looked for among all of its kind.
-                let found = wake(Source::State, entity.kind, entity.id.filter(|id| id.len() <= MAX_INDEXED));
+                let id = entity.id.as_deref().and_then(|id| indexed(&world.own_id(&entity.kind, id)));
+                let found = wake(Source::State, entity.kind, id);
                 if !wakes.contains(&found) {
                     wakes.push(found);
                 }

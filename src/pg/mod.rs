@@ -15,6 +15,7 @@ pub mod insert;
 pub mod instant;
 pub mod jsonb;
 pub mod key_lock;
+pub mod key_type;
 pub mod listen;
 pub mod log_scan;
 pub mod names;

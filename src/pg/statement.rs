@@ -1,7 +1,7 @@
 //! A user's statement: prepared once with the parameter types it asks for, run with values bound, results as JSON.
 //!
 //! Everything here runs inside a subtransaction of the caller's: an error leaves SPI to be cleaned up by its rollback.
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 use pgrx::pg_sys;
 
@@ -207,7 +207,8 @@ fn parameter_types(sql: &CString, parameters: usize) -> Result<Vec<pg_sys::Oid>,
     Ok(types)
 }
 
-fn input(type_oid: pg_sys::Oid, text: &CString) -> Result<pg_sys::Datum, PgError> {
+/// The value that a text is for the input function of a type.
+pub(super) fn input(type_oid: pg_sys::Oid, text: &CStr) -> Result<pg_sys::Datum, PgError> {
     // SAFETY: the input function of the type itself, called with a C string.
     unsafe {
         let (mut function, mut parameter) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
@@ -259,7 +260,7 @@ pub(super) unsafe fn columns_of(descriptor: pg_sys::TupleDesc) -> Vec<(Vec<u8>, 
     let column = |i| unsafe {
         let attribute = super::raw::attribute(descriptor, i);
         let mut name = Vec::new();
-        write_string(&mut name, std::ffi::CStr::from_ptr((*attribute).attname.data.as_ptr()).to_bytes());
+        write_string(&mut name, CStr::from_ptr((*attribute).attname.data.as_ptr()).to_bytes());
         (name, Encoding::of_type((*attribute).atttypid))
     };
     // SAFETY: as above.

@@ -3,6 +3,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use automation_core::topic::engine::hears;
+use automation_core::wake_key::wake_key;
 use pgrx::pg_sys;
 
 use super::derived::{DerivedTopic, Topics};
@@ -166,7 +167,8 @@ fn keys_of(event: &Event, patterns: &[String]) -> Vec<Key> {
     let mut keys = Vec::new();
     if event.op.is_change() {
         // All of a kind, if all of it is gone.
-        keys.push(key(Source::State, kind, event.entity_id.clone()));
+        let id = event.entity_id.as_deref().map(|id| wake_key(id).into_owned());
+        keys.push(key(Source::State, kind, id));
     }
     keys.extend(topic_keys(&event.topic(), patterns));
     keys

@@ -24,5 +24,6 @@ pub mod suggest;
 pub mod template;
 pub mod topic;
 pub mod value;
+pub mod wake_key;
 pub mod webhook;
 pub mod zone;

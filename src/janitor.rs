@@ -156,8 +156,10 @@ pub fn sweep_all() -> usize {
     }
 }
 
-/// Pauses the automations of roles that are gone, and cancels what they had queued or waiting.
+/// Learns the new names of roles that were renamed. Pauses the automations of roles that are gone, and cancels what those
+/// had queued or waiting.
 pub fn retire_dropped_owners() {
+    owners::keep_names();
     let mut waiting = owners::retire_dropped();
     waiting.extend(live::orphaned());
     waiting.sort_unstable();

@@ -12,7 +12,7 @@ SELECT a.name,
        (SELECT pg_catalog.string_agg(t.value ->> 'id', ', ' ORDER BY t.ordinality)
           FROM pg_catalog.jsonb_array_elements(v.document -> 'triggers') WITH ORDINALITY AS t) AS triggers,
        pg_catalog.jsonb_array_length(v.document -> 'steps') AS steps,
-       a.owner_name AS owner,
+       COALESCE((SELECT r.rolname FROM pg_catalog.pg_roles AS r WHERE r.oid = a.owner), a.owner_name) AS owner,
        a.tenant,
        a.disabled_by,
        a.disable_details,
@@ -32,7 +32,7 @@ COMMENT ON COLUMN automation.automations.version IS 'Counts the definitions; a r
 COMMENT ON COLUMN automation.automations.description IS 'What its author says it is for.';
 COMMENT ON COLUMN automation.automations.triggers IS 'Ids of its triggers.';
 COMMENT ON COLUMN automation.automations.steps IS 'How many steps it has.';
-COMMENT ON COLUMN automation.automations.owner IS 'The role whose rights its steps have.';
+COMMENT ON COLUMN automation.automations.owner IS 'The role whose rights its steps have; its last known name if it does not exist any more.';
 COMMENT ON COLUMN automation.automations.tenant IS 'The tenant whose events it sees, NULL for all.';
 COMMENT ON COLUMN automation.automations.disabled_by IS 'Who paused it: a person (user) or the engine (system).';
 COMMENT ON COLUMN automation.automations.disable_details IS 'When and why it was paused.';

@@ -112,10 +112,10 @@ SELECT e.name,
        e.disabled_at,
        e.disabled_reason,
        e.headers,
-       e.owner_name AS owner
+       COALESCE((SELECT r.rolname FROM pg_catalog.pg_roles AS r WHERE r.oid = e.owner), e.owner_name) AS owner
   FROM automation_internal.endpoint AS e
  WHERE pg_catalog.pg_has_role(e.owner, 'USAGE')
- ORDER BY e.owner_name, e.name;
+ ORDER BY owner, e.name;
 COMMENT ON VIEW automation.endpoints IS 'Receivers that your automations can name.';
 COMMENT ON COLUMN automation.endpoints.name IS 'For webhook(name).';
 COMMENT ON COLUMN automation.endpoints.url IS 'Where it is.';
@@ -132,10 +132,10 @@ SELECT s.name,
        s.host,
        s.created_at,
        s.previous_until AS rotated_until,
-       s.owner_name AS owner
+       COALESCE((SELECT r.rolname FROM pg_catalog.pg_roles AS r WHERE r.oid = s.owner), s.owner_name) AS owner
   FROM automation_internal.secret AS s
  WHERE pg_catalog.pg_has_role(s.owner, 'USAGE')
- ORDER BY s.owner_name, s.name;
+ ORDER BY owner, s.name;
 COMMENT ON VIEW automation.secrets IS 'Secrets that your automations can use; their values are nowhere to be seen.';
 COMMENT ON COLUMN automation.secrets.name IS 'For webhook(secret => name) and {"secret": name} in headers.';
 COMMENT ON COLUMN automation.secrets.host IS 'The only host, or *.suffix, that it is sent to.';
@@ -144,14 +144,14 @@ COMMENT ON COLUMN automation.secrets.rotated_until IS 'Until when the value befo
 COMMENT ON COLUMN automation.secrets.owner IS 'Whose automations can use it.';
 
 CREATE VIEW automation.egress_rules WITH (security_barrier) AS
-SELECT r.role_name AS role,
+SELECT COALESCE((SELECT o.rolname FROM pg_catalog.pg_roles AS o WHERE o.oid = r.role), r.role_name) AS role,
        r.host,
        r.port,
        r.cidr,
        r.created_at
   FROM automation_internal.egress_rule AS r
  WHERE pg_catalog.pg_has_role(r.role, 'USAGE')
- ORDER BY r.role_name, r.host, r.id;
+ ORDER BY 1, r.host, r.id;
 COMMENT ON VIEW automation.egress_rules IS 'Where messages of your automations may go.';
 COMMENT ON COLUMN automation.egress_rules.role IS 'Whose messages: of automations that it, or a member of it, owns.';
 COMMENT ON COLUMN automation.egress_rules.host IS 'A name, an address, or *.suffix.';

@@ -362,7 +362,7 @@ const ORPHANED: &str = "
     SELECT r.id
       FROM automation_internal.automation AS a
       JOIN automation_internal.run AS r ON r.automation_id = a.id
-     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS o WHERE o.oid = a.owner AND o.rolname = a.owner_name)
+     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS o WHERE o.oid = a.owner)
      LIMIT 1000";
 
 /// Runs that wait for an owner who is gone.

@@ -59,7 +59,7 @@ const RETIRE: &str = "
            disable_details = pg_catalog.jsonb_build_object('reason', 'owner_dropped', 'owner', a.owner_name,
                                                            'disabled_at', pg_catalog.now())
      WHERE a.status = 'active'
-       AND NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid = a.owner AND r.rolname = a.owner_name)
+       AND NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid = a.owner)
  RETURNING a.id";
 const CANCEL: &str = "
     WITH gone AS (
@@ -80,8 +80,8 @@ const FORGET_WAKES: &str = "
        AND d.reason NOT IN ('t', 'm')
  RETURNING d.run_id";
 
-/// Pauses the automations of roles that are gone (a new role of the same name is not the same owner, and neither is one
-/// that was renamed) and cancels what they had queued. Returns the runs of such roles that were to be woken.
+/// Pauses the automations of roles that are gone and cancels what they had queued. The oid decides: a role that was renamed
+/// is the same owner, a new role of the same name is not. Returns the runs of such roles that were to be woken.
 pub fn retire_dropped() -> Vec<i64> {
     let retired = as_engine(|| query(RETIRE, &[], |row| row.int4(1)));
     if !retired.is_empty() {
@@ -99,4 +99,37 @@ pub fn retire_dropped() -> Vec<i64> {
         crate::pg::engine_sql::execute(CANCEL, &[]);
         query(FORGET_WAKES, &[], |row| row.int8(1)).into_iter().flatten().collect()
     })
+}
+
+/// Brings the column that keeps a role's name up to date.
+macro_rules! renamed {
+    ($table:literal, $role:literal, $name:literal) => {
+        concat!(
+            "UPDATE automation_internal.",
+            $table,
+            " AS t SET ",
+            $name,
+            " = r.rolname FROM pg_catalog.pg_roles AS r WHERE r.oid = t.",
+            $role,
+            " AND r.rolname <> t.",
+            $name
+        )
+    };
+}
+
+const RENAMED: [&str; 4] = [
+    renamed!("automation", "owner", "owner_name"),
+    renamed!("secret", "owner", "owner_name"),
+    renamed!("endpoint", "owner", "owner_name"),
+    renamed!("egress_rule", "role", "role_name"),
+];
+
+/// Keeps the present names of roles, which are all that is left of them once they are dropped. Views show the name in
+/// the catalog while there is one.
+pub fn keep_names() {
+    as_engine(|| {
+        for update in RENAMED {
+            crate::pg::engine_sql::execute(update, &[]);
+        }
+    });
 }

@@ -14,7 +14,8 @@ use crate::router::Swept;
 use crate::shmem::{my_database, shared};
 use crate::store::{
     automations, bulk, dispatches, dwells, egress_rules, endpoints, gates, history, kinds, live, log, numeric_memory,
-    outbox, owners, partitions, router, schedules, secrets, signals, stats, step_stats, subscriptions, topic_grants,
+    outbox, owners, partitions, retries, router, schedules, secrets, signals, stats, step_stats, subscriptions,
+    topic_grants,
 };
 use crate::workers::registration;
 
@@ -63,6 +64,11 @@ pub fn keep_house() {
     chore("ticks", || {
         if let Some(days) = gucs::history_retention_days() {
             schedules::prune(clock::day_start(today - days));
+        }
+    });
+    chore("retries", || {
+        if let Some(days) = gucs::history_retention_days() {
+            retries::prune(clock::day_start(today - days));
         }
     });
     chore("numbers", || numeric_memory::prune(clock::now()));

@@ -260,6 +260,18 @@ COMMENT ON TABLE automation_internal.run_history IS 'Runs that ended, with their
 CREATE INDEX run_history_id_idx ON automation_internal.run_history (id);
 CREATE TABLE automation_internal.run_history_default PARTITION OF automation_internal.run_history DEFAULT;
 
+-- Of two sessions that retry the same run at once, the second waits here for the first. A retry that ended without having
+-- taken a step does not stand, and another may take its place.
+CREATE TABLE automation_internal.run_retry (
+    run_id      bigint      NOT NULL,
+    retry_of    bigint      NOT NULL,
+    stands      boolean     NOT NULL DEFAULT true,
+    ordered_at  timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+    CONSTRAINT run_retry_pkey PRIMARY KEY (run_id)
+);
+COMMENT ON TABLE automation_internal.run_retry IS 'Which run repeats which, by retry_run(), skip_step() of a failed run or redrive(). Kept as long as the history.';
+CREATE UNIQUE INDEX run_retry_stands_idx ON automation_internal.run_retry (retry_of) WHERE stands;
+
 -- Runs that have suspended; one that ends in the walk that began it never gets here. Whoever moves a run locks its row;
 -- a wake names the number of the wait it means, and comes too late if the run does not wait for that any more. The event
 -- is kept with the run, because the log forgets sooner than a run may wait. Column order is known to src/store/live.rs.

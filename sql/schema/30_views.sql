@@ -69,7 +69,8 @@ SELECT r.id,
        r.error ->> 'context' AS context,
        (r.now ->> 'pid')::integer AS pid,
        r.now ->> 'step' AS step,
-       timestamptz '2000-01-01 00:00:00+00' + (r.now ->> 'since')::bigint * interval '1 microsecond' AS since
+       timestamptz '2000-01-01 00:00:00+00' + (r.now ->> 'since')::bigint * interval '1 microsecond' AS since,
+       (SELECT t.retry_of FROM automation_internal.run_retry AS t WHERE t.run_id = r.id) AS retry_of
   FROM (SELECT h.id, h.automation_id, h.version_id, h.trigger_no, h.event_id, h.status, h.key, h.kind, h.entity_id,
                h.started_at, h.ended_at, h.ended_at - h.started_at AS took,
                pg_catalog.json_array_length(COALESCE(h.steps, '[]')) AS steps, h.error, h.tenant, h.ended_reason,
@@ -135,6 +136,7 @@ COMMENT ON COLUMN automation.runs.context IS 'CONTEXT of that error.';
 COMMENT ON COLUMN automation.runs.pid IS 'Process id of the executor that executes it now, see pg_stat_activity.';
 COMMENT ON COLUMN automation.runs.step IS 'The step that is executed now; of a long name the beginning. (commit) while deferred triggers of the steps execute.';
 COMMENT ON COLUMN automation.runs.since IS 'When that executor took it up.';
+COMMENT ON COLUMN automation.runs.retry_of IS 'The run that this one repeats, see retry_run().';
 
 CREATE VIEW automation.run_steps WITH (security_barrier) AS
 SELECT r.run_id,

@@ -164,7 +164,7 @@ COMMENT ON FUNCTION automation.approve_bulk IS 'Lets a bulk job that waits for a
 COMMENT ON FUNCTION automation.cancel_bulk IS 'Ends a bulk job: rows under way are cancelled, the others are not begun.';
 COMMENT ON FUNCTION automation.signal IS 'Sends a signal to a run that waits for it by wait_signal(), or will.';
 COMMENT ON FUNCTION automation.skip_step IS 'Makes a run go on without the step it waits at, or behind the step at which it failed.';
-COMMENT ON FUNCTION automation.retry_run IS 'Takes up a failed run again where it failed, or from a step; returns the new run.';
+COMMENT ON FUNCTION automation.retry_run IS 'Takes up a failed run again, once: where it failed, or from a step, also one of a lane; returns the new run.';
 COMMENT ON FUNCTION automation.redrive IS 'Tries again what the engine gave up on, see dead_letters.';
 COMMENT ON FUNCTION automation.versions IS 'The versions of an automation, newest first.';
 COMMENT ON FUNCTION automation.run_timers IS 'Turns timers that are due into work by hand, as the conductor does.';

@@ -1,7 +1,7 @@
 //! Steering runs that wait or have failed.
 use std::rc::Rc;
 
-use automation_core::machine::{MAX_SIGNAL, Machine};
+use automation_core::machine::{MAX_SIGNAL, NoStart, State};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -17,7 +17,7 @@ use crate::router::derived;
 use crate::store::events::{self, Event, NewEvent, Op, append_event};
 use crate::store::runs::{self, FailedRun};
 use crate::store::signals::{self, NewSignal};
-use crate::store::{live, log, outbox};
+use crate::store::{live, log, outbox, retries};
 
 /// Sends a signal. A run that waits for it by this name, and by this key and of this tenant if both have one, takes it; until
 /// one does, it is kept. Each signal is taken by one run.
@@ -97,7 +97,8 @@ fn skip(run_id: i64, step: Option<&str>) -> EngineResult<i64> {
     Ok(run_id)
 }
 
-/// Takes up a failed run again, on its own version: where it failed, or from a step. Returns the new run.
+/// Takes up a failed run again, on its own version: where it failed, or from a step. One run repeats another: a second
+/// retry is refused, whatever became of the first, unless that took no step. Returns the new run.
 #[pg_extern]
 fn retry_run(id: Option<i64>, from_step: default!(Option<&str>, "NULL")) -> Result<i64, ErrorReport> {
     id.ok_or_else(|| EngineError::null_argument("id")).and_then(|id| again(id, from_step, false)).or_report()
@@ -121,16 +122,55 @@ fn again(id: i64, from_step: Option<&str>, skip: bool) -> EngineResult<i64> {
         });
     }
     if let Some(step) = from_step.filter(|_| !skip) {
-        versions::load(std::iter::once(run.version_id));
-        let version = versions::get(run.version_id).map_err(EngineError::bug)?;
-        if Machine::start_at(&version.program, step).is_none() {
-            let top = version.program.steps.iter().filter(|step| step.path.matches('[').count() == 1);
-            let known: Vec<&str> = top.map(|step| step.id.as_str()).collect();
-            let error = EngineError::undefined(format!("run {id} has no step \"{step}\" to start from"));
-            return Err(error.hint(format!("Its steps are {}.", known.join(", "))));
-        }
+        check_place(id, &run, step)?;
     }
     order_again(id, &run, from_step.filter(|_| !skip), skip)
+}
+
+/// Can the run go on at this step?
+fn check_place(id: i64, run: &FailedRun, step: &str) -> EngineResult<()> {
+    versions::load(std::iter::once(run.version_id));
+    let version = versions::get(run.version_id).map_err(EngineError::bug)?;
+    let kept: Option<State> = run.state.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    let state = kept.map_or_else(State::new, |state| state.to_try_again(&version.program));
+    let known = state.places(&version.program).join(", ");
+    match state.at(&version.program, step) {
+        Ok(_) => Ok(()),
+        Err(NoStart::Unknown) => {
+            let error = EngineError::undefined(format!("run {id} has no step \"{step}\" to start from"));
+            Err(error.hint(format!("Its steps are {known}.")))
+        }
+        Err(NoStart::NotInLanes { parallel }) => {
+            let error = EngineError::wrong_state(format!("run {id} cannot start from step \"{step}\""));
+            let detail = format!("It is a step of a lane of \"{parallel}\", and the run did not fail in those lanes.");
+            Err(error.detail(detail).hint(format!("Start from one of {known}.")))
+        }
+    }
+}
+
+/// Notes that a run repeats another, unless one does that already.
+fn claim_retry(id: i64, run: &FailedRun, run_id: i64, what: &str) -> EngineResult<()> {
+    retries::give_way(id);
+    if retries::note(run_id, id) {
+        return Ok(());
+    }
+    let error = EngineError::wrong_state(format!("cannot {what} run {id}"));
+    Err(match retries::standing(id) {
+        Some((other, None)) => error
+            .detail(format!("Run {other} repeats it and is under way."))
+            .hint(format!("SELECT * FROM automation.timeline({other}).")),
+        Some((other, Some((status, at)))) if status == "completed" => error
+            .detail(format!("Run {other} repeated it and completed at {at}."))
+            .hint(format!("SELECT automation.start_run('{}') starts a new one.", run.automation)),
+        Some((other, Some((status, at)))) => {
+            error.detail(format!("Run {other} repeated it and {status} at {at}.")).hint(match status.as_str() {
+                "failed" => format!("SELECT automation.retry_run({other}) goes on where that one failed."),
+                _ => format!("SELECT automation.retry_run({other}) begins that one again at its first step."),
+            })
+        }
+        // Its retry was taken back while this session waited for it.
+        None => EngineError::try_again(format!("run {id} is being retried by another session")),
+    })
 }
 
 fn order_again(id: i64, run: &FailedRun, from_step: Option<&str>, skip: bool) -> EngineResult<i64> {
@@ -145,6 +185,7 @@ fn order_again(id: i64, run: &FailedRun, from_step: Option<&str>, skip: bool) ->
     let event = event.ordered().unwrap_or(event);
     let event = on_its_topic(run, event);
     let run_id = next_id("run_id_seq");
+    claim_retry(id, run, run_id, if skip { "skip a step of" } else { "retry" })?;
     let order = serde_json::json!({
         "automation_id": run.automation_id,
         "version_id": run.version_id,

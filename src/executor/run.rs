@@ -4,7 +4,7 @@ use std::rc::Rc;
 use automation_core::definition::OnPause;
 use automation_core::expr::ExprError;
 use automation_core::gate::Code;
-use automation_core::machine::{JobItem, Machine, State, Thread};
+use automation_core::machine::{JobItem, Machine, State};
 
 use super::batch::{Claimer, Outcome};
 use super::bulk_item;
@@ -198,21 +198,13 @@ pub fn first_walk(
 
 /// Where the run begins: at the first step, or where the run that it repeats had failed.
 fn resume_point(version: &Version, order: &serde_json::Value) -> State {
-    let Some(text) = order["state"].as_str() else { return State::new() };
-    let mut state = serde_json::from_str(text).map_or_else(|_| State::new(), State::to_try_again);
-    if let Some(step) = order["from_step"].as_str()
-        && let Some(at) = Machine::start_at(&version.program, step)
-    {
-        // What earlier steps gave back and set is still there.
-        // but not what was local to the block it failed in
-        let outer = |thread: &Thread| thread.frames.first().map_or(&thread.vars, |frame| &frame.vars).clone();
-        let vars = state.threads.first().map(outer).unwrap_or_default();
-        let (results, item) = (std::mem::take(&mut state.results), state.item.take());
-        state = at;
-        (state.results, state.item) = (results, item);
-        state.threads[0].vars = vars;
+    let before = order["state"].as_str().and_then(|text| serde_json::from_str(text).ok());
+    let state = before.map_or_else(State::new, |state: State| state.to_try_again(&version.program));
+    match order["from_step"].as_str() {
+        // retry_run() has tried it
+        Some(step) => state.clone().at(&version.program, step).unwrap_or(state),
+        None => state,
     }
-    state
 }
 
 /// Marks what this process writes from here on as the run's.

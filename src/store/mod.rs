@@ -28,6 +28,7 @@ pub mod numeric_memory;
 pub mod outbox;
 pub mod owners;
 pub mod partitions;
+pub mod retries;
 pub mod rights;
 pub mod router;
 pub mod runs;

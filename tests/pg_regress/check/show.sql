@@ -26,6 +26,6 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
     GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
     RETURN NEXT regexp_replace(sqlstate || ' ' || left(sqlerrm, 200) || CASE WHEN detail <> '' THEN ' DETAIL ' || detail ELSE '' END
-                               || CASE WHEN hint <> '' THEN ' HINT ' || hint ELSE '' END, '\mrun -?\d+', 'run N', 'g');
+                               || CASE WHEN hint <> '' THEN ' HINT ' || hint ELSE '' END, '\m([Rr]un |timeline\(|retry_run\()-?\d+', '\1N', 'g');
 END $$;
 \set ECHO all

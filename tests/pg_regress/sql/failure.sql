@@ -49,13 +49,24 @@ UPDATE setting SET n = 1;
 SELECT automation.advance('1 second'), automation.drain();
 SELECT told(:again);
 SELECT version, event_id = (SELECT event_id FROM automation.runs WHERE id = :a) AS same_event FROM automation.runs WHERE id = :again;
+SELECT retry_of = :a AS retry_of FROM automation.runs WHERE id = :again;
+-- one retry of a run: the second is refused, and so is a run without the step
+SELECT tried(format('SELECT automation.retry_run(%s)', :a)), tried(format('SELECT automation.skip_step(%s)', :a));
+-- from a named step
+UPDATE setting SET n = 0;
+SELECT automation.activate('x-named') FROM automation.define('x-named', trigger => automation.on_call(), steps => ARRAY[ok('first'), bad(), ok('last')], status => 'draft');
+SELECT automation.start_run('x-named') AS a, automation.start_run('x-named') AS b \gset
+SELECT automation.drain();
+UPDATE setting SET n = 1;
 SELECT automation.retry_run(:a, 'first') AS again \gset
 SELECT automation.drain();
 SELECT told(:again);
-SELECT tried(format('SELECT automation.skip_step(%s, %L)', :a, 'last'));
-SELECT automation.skip_step(:a, 'bad') AS again \gset
+-- behind the step
+SELECT tried(format('SELECT automation.skip_step(%s, %L)', :b, 'last'));
+SELECT automation.skip_step(:b, 'bad') AS again \gset
 SELECT automation.drain();
 SELECT told(:again);
+SELECT retry_of = :b AS retry_of FROM automation.runs WHERE id = :again;
 UPDATE setting SET n = 0;
 SELECT action, automation FROM automation.audit_log WHERE automation = 'x-retry' AND action = 'automation.run_retried';
 -- what earlier steps gave back and set is still there; a loop goes on in the round that failed

@@ -163,22 +163,25 @@ impl Machine<'_> {
     }
 
     pub(super) fn leave_lane(&mut self, place: usize, parent: u32, error: Option<Value>) {
-        self.state.threads.remove(place);
+        let lane = self.state.threads.remove(place);
         let place = self.place_of(parent);
         let Some(Wait { step, what: WaitFor::Lanes { left, failed }, .. }) = &mut self.state.threads[place].wait else {
             return;
         };
         *left -= 1;
-        if failed.is_none() {
-            *failed = error.map(|error| Box::new(LaneFailure { error: Kept(error) }));
+        if let Some(error) = error {
+            let nothing = || Box::new(LaneFailure { error: Kept(error), threads: Vec::new() });
+            failed.get_or_insert_with(nothing).threads.push(lane);
         }
         if *left > 0 {
             return;
         }
-        let (step, failed) = (*step, failed.take());
-        self.state.threads[place].wait = None;
-        if let Some(failed) = failed {
-            self.failed(place, step, failed.error.0);
+        match failed.as_ref().map(|failed| failed.error.0.clone()) {
+            None => self.state.threads[place].wait = None,
+            Some(error) => {
+                let step = *step;
+                self.failed(place, step, error);
+            }
         }
     }
 }

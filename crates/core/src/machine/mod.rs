@@ -4,6 +4,7 @@
 //! went, keeps its [`State`] while it waits and wakes it. A run that is taken up again after a crash, in another process
 //! or years later, is the same machine with the same state.
 
+mod again;
 mod bulk;
 mod failure;
 mod flow;
@@ -11,6 +12,7 @@ mod scope;
 mod state;
 mod waits;
 
+pub use again::NoStart;
 pub use bulk::Surroundings;
 pub use failure::{error, fault, text_of};
 pub use scope::ThreadScope;
@@ -116,22 +118,6 @@ impl<'p> Machine<'p> {
             news: false,
             end: None,
         }
-    }
-
-    /// A run that is to begin at a step, with what earlier steps gave back. None if there is no such step at the top
-    /// level.
-    pub fn start_at(program: &Program, step: &str) -> Option<State> {
-        let number = program.steps.iter().position(|known| known.id == step)?;
-        let pc = program
-            .code
-            .iter()
-            .position(|op| matches!(op, Op::Act(found) | Op::Begin { step: found, .. } if *found == number))?;
-        let nested = program.steps[number].path.matches('[').count() != 1;
-        (!nested && program.on_failure.is_none_or(|failure| pc < failure)).then(|| {
-            let mut state = State::new();
-            state.threads[0].pc = pc;
-            state
-        })
     }
 
     /// What it runs.
@@ -301,18 +287,7 @@ impl<'p> Machine<'p> {
 
     fn current(&self, place: usize) -> (usize, u32) {
         let thread = &self.state.threads[place];
-        let code = &self.program.code;
-        let mut pc = thread.pc;
-        loop {
-            match code.get(pc) {
-                Some(Op::Jump(target)) => pc = *target,
-                Some(Op::Open | Op::Close) => pc += 1,
-                _ => break,
-            }
-        }
-        // behind the last step of a lane stands its end
-        let before = code.iter().take(pc + 1).rev().find_map(Op::step);
-        (before.unwrap_or_default(), thread.failed + 1)
+        (self.program.step_at(thread.pc), thread.failed + 1)
     }
 
     fn timeout_of(&self, step: usize, now: i64) -> Option<i64> {

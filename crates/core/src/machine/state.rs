@@ -162,16 +162,19 @@ pub enum WaitFor {
     Lanes {
         /// How many are still under way.
         left: u32,
-        /// The first error among them.
+        /// Those that have failed.
         failed: Option<Box<LaneFailure>>,
     },
 }
 
-/// The error that ended a lane.
+/// What became of the lanes that failed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LaneFailure {
-    /// The error.
+    /// The first error.
     pub error: Kept,
+    /// Where each of them stands, should it be tried again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub threads: Vec<Thread>,
 }
 
 impl PartialEq for LaneFailure {
@@ -184,20 +187,6 @@ impl State {
     /// A run that has not begun.
     pub fn new() -> State {
         State { threads: vec![Thread::default()], next_thread: 1, next_wait: 1, ..State::default() }
-    }
-
-    /// The state of a failed run, ready to try again what failed.
-    pub fn to_try_again(mut self) -> State {
-        self.failing = None;
-        self.executed = 0;
-        // the job has counted it already
-        self.job = None;
-        for thread in &mut self.threads {
-            thread.failed = 0;
-            // one that waits for its lanes still does
-            thread.wait.take_if(|wait| wait.is_outside());
-        }
-        self
     }
 
     /// What the run waits for, other than for itself.

@@ -97,6 +97,7 @@ enum Happening {
     Paused,
     GivenUp(bool),
     TriedAgain(bool),
+    MovedTo(usize),
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -107,6 +108,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => Just(Happening::Paused),
         1 => any::<bool>().prop_map(Happening::GivenUp),
         1 => any::<bool>().prop_map(Happening::TriedAgain),
+        1 => any::<usize>().prop_map(Happening::MovedTo),
     ]
 }
 
@@ -191,10 +193,18 @@ proptest! {
                     machine.give_up(status, "test", error("57014", "given up", None));
                 }
                 Happening::TriedAgain(without) if ended => {
-                    machine = Machine::new(&program, machine.state.clone().to_try_again(), 7, None);
+                    machine = Machine::new(&program, machine.state.clone().to_try_again(&program), 7, None);
                     if without {
                         machine.pass_over();
                     }
+                    ended = false;
+                }
+                Happening::MovedTo(which) if ended => {
+                    let state = machine.state.clone().to_try_again(&program);
+                    let places = state.places(&program);
+                    let Some(step) = places.get(which % places.len().max(1)) else { continue };
+                    let state = state.clone().at(&program, step).map_err(|no| TestCaseError::fail(format!("{no:?}")))?;
+                    machine = Machine::new(&program, state, 7, None);
                     ended = false;
                 }
                 Happening::WrittenDown if !ended => {

@@ -14,6 +14,7 @@ use automation_core::template::{SqlTemplate, Template};
 use automation_core::topic::engine::Wanted;
 use pgrx::pg_sys;
 
+use crate::api::by_name::{Named, typed};
 use crate::api::topics;
 use crate::error::{EngineError, EngineResult};
 use crate::executor::call_statement;
@@ -425,8 +426,12 @@ pub fn define(mut json: serde_json::Value, run_as: Option<&str>, status: Option<
     let run_as = run_as.map(str::to_owned).or(inner_owner);
     let owner = resolve_owner(run_as.as_deref())?;
     // One that is there already keeps its owner, and is to work for that one.
-    let known = json.get("name").and_then(serde_json::Value::as_str).filter(|_| run_as.is_none());
-    let runner = known.and_then(|name| crate::api::automations::visible(name).ok()).map_or(owner, |known| known.owner);
+    let text = |field: &str| json.get(field).and_then(serde_json::Value::as_str);
+    let known = text("name").filter(|_| run_as.is_none()).and_then(|name| {
+        let tenant = Some(text("tenant").unwrap_or_default());
+        Named { function: "define", name, tenant }.found().ok().flatten()
+    });
+    let runner = known.map_or(owner, |known| known.owner);
     let (document, program, writes) = examine(&json, runner)
         .map_err(|findings| findings.into_iter().next().map_or_else(|| EngineError::bug("no finding"), |f| f.error))?;
     save(&document, &program, &writes, owner, run_as.is_some(), status)
@@ -444,7 +449,7 @@ fn save(
     let search_path = settings::current(c"search_path").and_then(|path| path.into_string().ok()).unwrap_or_default();
     let mut notices = notices::of_owner(owner);
     let name = document.name.as_str();
-    let (id, owner, status, previous) = match automations::lock(name) {
+    let (id, owner, status, previous) = match automations::lock(name, document.tenant.as_deref()) {
         Some(known) => {
             if !identity::has_role(identity::current_user(), known.owner) {
                 return Err(EngineError::taken(format!("automation \"{name}\" already exists"))
@@ -483,14 +488,17 @@ fn save(
             && let Ok(Some(action)) = from.transition(Status::Active, program.steps.len(), program.triggers.len())
         {
             automations::set_status(known.id, &known.status, "active", "user", &serde_json::json!({}));
-            crate::api::automations::tell(known, name, from, Status::Active, action);
+            crate::api::automations::tell(known, from, Status::Active, action);
         }
     } else if let Some((known, _)) = &previous
         && known.status != status.word()
     {
         return Err(EngineError::wrong_state(format!("cannot make automation \"{name}\" a {}", status.word()))
             .detail(format!("It is {}.", known.status))
-            .hint(format!("SELECT automation.pause('{name}'); SELECT automation.revert_to_draft('{name}');")));
+            .hint(
+                ["pause", "revert_to_draft"].map(|function| typed(function, name, known.tenant.as_deref())).join("; ")
+                    + ";",
+            ));
     }
     let version = match &previous {
         Some((known, true)) => known.version,
@@ -520,7 +528,11 @@ fn save(
         crate::executor::drop_changed(id, &program.triggers);
     }
     let action = if previous.is_some() { "automation.redefined" } else { "automation.defined" };
-    log::audit_of(Some(owner), action, name, &serde_json::json!({ "version": version, "status": status.word() }));
+    let mut details = serde_json::json!({ "version": version, "status": status.word() });
+    if let Some(tenant) = &document.tenant {
+        details["tenant"] = tenant.as_str().into();
+    }
+    log::audit_of(Some(owner), action, name, &details);
     notices.extend(notices::missing_automations(name, program));
     notices.extend(webhooks::doubts(program, owner));
     notices.extend(notices::nearly_derived(program));

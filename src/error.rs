@@ -88,6 +88,11 @@ impl EngineError {
             .hint("List the automations you may see with: SELECT name FROM automation.automations.")
     }
 
+    /// A name that several things have.
+    pub fn ambiguous(message: impl Into<String>) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_AMBIGUOUS_FUNCTION, message)
+    }
+
     pub fn unknown_run(id: i64) -> Self {
         Self::new(PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT, format!("run {id} does not exist"))
             .hint("List the runs you may see with: SELECT id, automation, status FROM automation.runs.")

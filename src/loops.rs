@@ -29,7 +29,7 @@ pub fn warnings(name: &str, program: &Program, writes: &[Write]) -> Vec<String> 
     }
     let user = identity::current_user();
     let mut nodes = vec![own];
-    for (owner, node, writes) in effects::of_others(name) {
+    for (owner, node, writes) in effects::of_others(name, program.tenant.as_deref()) {
         let (Ok(mut node), Ok(writes)) = (serde_json::from_str::<Node>(&node), serde_json::from_str(&writes)) else {
             continue;
         };

@@ -159,8 +159,10 @@ CREATE TABLE automation_internal.automation (
     active_since     timestamptz,
     CONSTRAINT automation_status_check CHECK (status IN ('draft', 'active', 'paused', 'dropped'))
 );
--- a dropped automation keeps its row, so that its history keeps its name; the name itself is free again
-CREATE UNIQUE INDEX automation_name_key ON automation_internal.automation (name) WHERE status <> 'dropped';
+-- Each tenant has names of its own, and so have the automations without a tenant. A dropped automation keeps its row, so
+-- that its history keeps its name; the name itself is free again.
+CREATE UNIQUE INDEX automation_name_tenant_key ON automation_internal.automation (name, tenant) NULLS NOT DISTINCT
+ WHERE status <> 'dropped';
 COMMENT ON TABLE automation_internal.automation IS 'One row per automation; what it does is in automation_version.';
 
 CREATE TABLE automation_internal.automation_version (

@@ -60,18 +60,20 @@ SELECT a.name AS automation,
             ELSE COALESCE(v.document -> 'triggers' -> g.trigger_no::integer ->> 'id', g.trigger_no::text) END AS trigger,
        g.reason,
        pg_catalog.sum(g.count)::bigint AS count,
-       pg_catalog.max(g.at) AS last_at
+       pg_catalog.max(g.at) AS last_at,
+       a.tenant
   FROM automation_internal.gate_refusal AS g
   JOIN automation_internal.automation AS a ON a.id = g.automation_id
   JOIN automation_internal.automation_version AS v ON v.id = a.version_id
  WHERE a.status <> 'dropped'
    AND pg_catalog.pg_has_role(a.owner, 'USAGE')
- GROUP BY 1, 2, 3
- ORDER BY 1, 2, 3;
+ GROUP BY a.id, 1, 2, 3
+ ORDER BY 1, a.tenant NULLS FIRST, 2, 3;
 COMMENT ON VIEW automation.stat_gates IS 'Why events that matched a trigger did not start a run, and how often.';
 COMMENT ON COLUMN automation.stat_gates.automation IS 'Which automation.';
 COMMENT ON COLUMN automation.stat_gates.trigger IS 'Id of the trigger, or manual.';
 COMMENT ON COLUMN automation.stat_gates.reason IS 'no_rights (the owner may not read the table), window_not_full, window_fired_before, duplicate, hot_flow, already_running, max_runs and so on.';
 COMMENT ON COLUMN automation.stat_gates.count IS 'How often, since the automation was defined.';
 COMMENT ON COLUMN automation.stat_gates.last_at IS 'When last.';
+COMMENT ON COLUMN automation.stat_gates.tenant IS 'Tenant that the automation was defined for.';
 SET LOCAL search_path = automation, pg_temp;

@@ -35,7 +35,8 @@ SELECT a.name AS automation,
        s.skipped,
        s.retried,
        s.time_us * interval '1 microsecond' AS run_time,
-       s.at AS last_at
+       s.at AS last_at,
+       a.tenant
   FROM (SELECT t.automation_id,
                t.step,
                pg_catalog.sum(t.completed)::bigint AS completed,
@@ -54,7 +55,7 @@ SELECT a.name AS automation,
                       LIMIT 1) AS place ON true
  WHERE a.status <> 'dropped'
    AND pg_catalog.pg_has_role(a.owner, 'USAGE')
- ORDER BY a.name, place.ordinality, s.step;
+ ORDER BY a.name, a.tenant NULLS FIRST, place.ordinality, s.step;
 COMMENT ON VIEW automation.stat_steps IS 'How far runs come: what became of each step since its automation was defined.';
 COMMENT ON COLUMN automation.stat_steps.automation IS 'Which automation.';
 COMMENT ON COLUMN automation.stat_steps.step IS 'Id of the step.';
@@ -64,6 +65,7 @@ COMMENT ON COLUMN automation.stat_steps.skipped IS 'How often it was passed over
 COMMENT ON COLUMN automation.stat_steps.retried IS 'How often it was tried again.';
 COMMENT ON COLUMN automation.stat_steps.run_time IS 'Time from the beginning of each to its end, waiting included.';
 COMMENT ON COLUMN automation.stat_steps.last_at IS 'When it was last counted.';
+COMMENT ON COLUMN automation.stat_steps.tenant IS 'Tenant that the automation was defined for.';
 
 CREATE VIEW automation.stat_tenants WITH (security_barrier) AS
 SELECT s.tenant,

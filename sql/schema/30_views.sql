@@ -24,7 +24,7 @@ SELECT a.name,
   JOIN automation_internal.automation_version AS v ON v.id = a.version_id
  WHERE a.status <> 'dropped'
    AND pg_catalog.pg_has_role(a.owner, 'USAGE')
- ORDER BY a.name;
+ ORDER BY a.name, a.tenant NULLS FIRST;
 COMMENT ON VIEW automation.automations IS 'Your automations, one row each.';
 COMMENT ON COLUMN automation.automations.name IS 'The name it was defined with.';
 COMMENT ON COLUMN automation.automations.status IS 'draft, active or paused. Only an active one starts runs.';
@@ -276,7 +276,8 @@ SELECT d.id,
        COALESCE(d.event_id, d.cause_id) AS event_id,
        d.attempt,
        d.created_at,
-       pg_catalog.pg_get_userbyid(d.owner) AS owner
+       pg_catalog.pg_get_userbyid(d.owner) AS owner,
+       a.tenant
   FROM automation_internal.dispatch AS d
   JOIN automation_internal.automation AS a ON a.id = d.automation_id
  WHERE pg_catalog.pg_has_role(d.owner, 'USAGE')
@@ -290,9 +291,11 @@ COMMENT ON COLUMN automation.dispatches.event_id IS 'The event behind it.';
 COMMENT ON COLUMN automation.dispatches.attempt IS 'How often a server crash interrupted it.';
 COMMENT ON COLUMN automation.dispatches.created_at IS 'When it was routed.';
 COMMENT ON COLUMN automation.dispatches.owner IS 'The role that will run it.';
+COMMENT ON COLUMN automation.dispatches.tenant IS 'Tenant that the automation was defined for.';
 
 CREATE VIEW automation.waiting WITH (security_barrier) AS
-SELECT x.run_id, x.automation, x.step, x.waiting_for, x.since, x.deadline, x.refs, x.kind, x.key, x.entity, x.frozen
+SELECT x.run_id, x.automation, x.step, x.waiting_for, x.since, x.deadline, x.refs, x.kind, x.key, x.entity, x.frozen,
+       x.tenant
   FROM (
 SELECT l.id AS run_id,
        a.name AS automation,
@@ -306,6 +309,7 @@ SELECT l.id AS run_id,
        l.key,
        l.kind || ':' || l.entity_id AS entity,
        l.status = 'frozen' AS frozen,
+       a.tenant,
        w.ordinality AS place
   FROM automation_internal.run AS l
   JOIN automation_internal.automation AS a ON a.id = l.automation_id
@@ -324,6 +328,7 @@ SELECT h.run_id,
        h.key,
        (h.event ->> 'kind') || ':' || (h.event ->> 'entity_id'),
        false,
+       a.tenant,
        0
   FROM automation_internal.dwell AS h
   JOIN automation_internal.automation AS a ON a.id = h.automation_id
@@ -341,6 +346,7 @@ COMMENT ON COLUMN automation.waiting.kind IS 'The kind of step; hold_for for a t
 COMMENT ON COLUMN automation.waiting.key IS 'The run''s key; of a trigger, what it is held for.';
 COMMENT ON COLUMN automation.waiting.entity IS 'kind:id of what started the run.';
 COMMENT ON COLUMN automation.waiting.frozen IS 'The run goes on when its automation is active again.';
+COMMENT ON COLUMN automation.waiting.tenant IS 'Tenant that the automation was defined for.';
 
 CREATE VIEW automation.timers WITH (security_barrier) AS
 SELECT t.due_at,
@@ -351,7 +357,8 @@ SELECT t.due_at,
        a.name AS automation,
        t.run_id,
        CASE t.reason WHEN 'd' THEN 'due' WHEN 'l' THEN 'look again' WHEN 'a' THEN 'arm' WHEN 'x' THEN 'run timeout'
-            WHEN 'h' THEN 'hold_for' END AS reason
+            WHEN 'h' THEN 'hold_for' END AS reason,
+       a.tenant
   FROM automation_internal.timer AS t
   JOIN automation_internal.automation AS a ON a.id = t.automation_id
  WHERE pg_catalog.pg_has_role(t.owner, 'USAGE')
@@ -363,7 +370,8 @@ SELECT s.next_tick,
                 pg_catalog.clock_timestamp()),
        a.name,
        NULL,
-       'tick of ' || s.trigger_id
+       'tick of ' || s.trigger_id,
+       a.tenant
   FROM automation_internal.schedule AS s
   JOIN automation_internal.automation AS a ON a.id = s.automation_id
  WHERE s.next_tick IS NOT NULL
@@ -376,6 +384,7 @@ COMMENT ON COLUMN automation.timers.due_in IS 'How soon that is.';
 COMMENT ON COLUMN automation.timers.automation IS 'Of which automation.';
 COMMENT ON COLUMN automation.timers.run_id IS 'The run it moves; none for a tick, which starts one.';
 COMMENT ON COLUMN automation.timers.reason IS 'due (a delay, a retry or a timeout is over), look again (time may have made a condition true), arm, run timeout, hold_for (a trigger has been held long enough), tick of a trigger by the clock.';
+COMMENT ON COLUMN automation.timers.tenant IS 'Tenant that the automation was defined for.';
 
 CREATE VIEW automation.ticks WITH (security_barrier) AS
 SELECT t.tick,
@@ -386,7 +395,8 @@ SELECT t.tick,
        t.run_id,
        t.made_up,
        t.missed,
-       t.at
+       t.at,
+       a.tenant
   FROM automation_internal.tick AS t
   JOIN automation_internal.schedule AS s ON s.id = t.schedule_id
   JOIN automation_internal.automation AS a ON a.id = s.automation_id
@@ -402,6 +412,7 @@ COMMENT ON COLUMN automation.ticks.run_id IS 'The run it started, see automation
 COMMENT ON COLUMN automation.ticks.made_up IS 'It was missed and is made up for.';
 COMMENT ON COLUMN automation.ticks.missed IS 'How many ticks just before it were missed.';
 COMMENT ON COLUMN automation.ticks.at IS 'When that was decided.';
+COMMENT ON COLUMN automation.ticks.tenant IS 'Tenant that the automation was defined for.';
 
 CREATE VIEW automation.dead_letters WITH (security_barrier) AS
 SELECT d.id,
@@ -411,7 +422,8 @@ SELECT d.id,
        d.event_id,
        d.reason,
        d.error ->> 'message' AS error,
-       (d.delivery ->> 'id')::bigint AS delivery_id
+       (d.delivery ->> 'id')::bigint AS delivery_id,
+       a.tenant
   FROM automation_internal.dead_letter AS d
   LEFT JOIN automation_internal.automation AS a ON a.id = d.automation_id
  WHERE pg_catalog.pg_has_role(COALESCE(d.owner, 10), 'USAGE')
@@ -425,6 +437,7 @@ COMMENT ON COLUMN automation.dead_letters.event_id IS 'The event.';
 COMMENT ON COLUMN automation.dead_letters.reason IS 'Why.';
 COMMENT ON COLUMN automation.dead_letters.error IS 'Message of the last error.';
 COMMENT ON COLUMN automation.dead_letters.delivery_id IS 'The message that could not be delivered, see deliveries.';
+COMMENT ON COLUMN automation.dead_letters.tenant IS 'Tenant that the automation was defined for.';
 
 CREATE VIEW automation.stat_automations WITH (security_barrier) AS
 SELECT a.name AS automation,
@@ -440,7 +453,8 @@ SELECT a.name AS automation,
        COALESCE(s.skipped, 0) AS skipped,
        COALESCE(s.entered - s.completed - s.failed - s.cancelled - s.skipped, 0) AS active,
        COALESCE(s.run_time_us, 0) * interval '1 microsecond' AS run_time,
-       s.at AS last_run_at
+       s.at AS last_run_at,
+       a.tenant
   FROM automation_internal.automation AS a
   LEFT JOIN (SELECT t.automation_id,
                     pg_catalog.sum(t.matched)::bigint AS matched,
@@ -459,7 +473,7 @@ SELECT a.name AS automation,
               GROUP BY t.automation_id) AS s ON s.automation_id = a.id
  WHERE a.status <> 'dropped'
    AND pg_catalog.pg_has_role(a.owner, 'USAGE')
- ORDER BY a.name;
+ ORDER BY a.name, a.tenant NULLS FIRST;
 COMMENT ON VIEW automation.stat_automations IS 'Counters since each automation was defined.';
 COMMENT ON COLUMN automation.stat_automations.automation IS 'Which automation.';
 COMMENT ON COLUMN automation.stat_automations.matched IS 'Events that matched a trigger and its filter.';
@@ -475,9 +489,10 @@ COMMENT ON COLUMN automation.stat_automations.skipped IS 'Runs whose condition s
 COMMENT ON COLUMN automation.stat_automations.active IS 'entered - completed - failed - cancelled - skipped.';
 COMMENT ON COLUMN automation.stat_automations.run_time IS 'Time spent in its runs.';
 COMMENT ON COLUMN automation.stat_automations.last_run_at IS 'When a run last ended.';
+COMMENT ON COLUMN automation.stat_automations.tenant IS 'Tenant that the automation was defined for.';
 
 CREATE VIEW automation.log WITH (security_barrier) AS
-SELECT l.at, l.level, l.code, a.name AS automation, l.run_id, l.event_id, l.message, l.detail, l.times
+SELECT l.at, l.level, l.code, a.name AS automation, l.run_id, l.event_id, l.message, l.detail, l.times, a.tenant
   FROM automation_internal.log AS l
   LEFT JOIN automation_internal.automation AS a ON a.id = l.automation_id
  WHERE pg_catalog.pg_has_role(COALESCE(l.owner, 10), 'USAGE')
@@ -492,9 +507,10 @@ COMMENT ON COLUMN automation.log.event_id IS 'The event concerned.';
 COMMENT ON COLUMN automation.log.message IS 'What happened.';
 COMMENT ON COLUMN automation.log.detail IS 'The facts.';
 COMMENT ON COLUMN automation.log.times IS 'How often it happened: the same entry is counted for a minute before it is written again.';
+COMMENT ON COLUMN automation.log.tenant IS 'Tenant that the automation was defined for.';
 
 CREATE VIEW automation.audit_log WITH (security_barrier) AS
-SELECT u.at, u.role, u.action, u.automation, u.details
+SELECT u.at, u.role, u.action, u.automation, u.details, u.details ->> 'tenant' AS tenant
   FROM automation_internal.audit AS u
  WHERE pg_catalog.pg_has_role(u.role_id, 'USAGE')
     OR pg_catalog.pg_has_role(u.owner, 'USAGE')
@@ -505,4 +521,5 @@ COMMENT ON COLUMN automation.audit_log.role IS 'Who.';
 COMMENT ON COLUMN automation.audit_log.action IS 'What, for example automation.activated.';
 COMMENT ON COLUMN automation.audit_log.automation IS 'Which automation.';
 COMMENT ON COLUMN automation.audit_log.details IS 'Particulars, for example from, to and no_op.';
+COMMENT ON COLUMN automation.audit_log.tenant IS 'Tenant that the automation was defined for, or whose runs of it the change concerns.';
 SET LOCAL search_path = automation, pg_temp;

@@ -5,6 +5,7 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
+use super::by_name::Named;
 use crate::context;
 use crate::define::{self, Defined};
 use crate::error::{EngineError, EngineResult, OrReport};
@@ -16,7 +17,7 @@ use crate::pg::snapshot;
 use crate::router::compile_stored;
 use crate::store::automations::{self, Automation};
 use crate::store::events::{NewEvent, Op, append_event};
-use crate::store::{gates, live, log};
+use crate::store::{gates, live};
 use crate::timekeeper;
 use crate::webhooks;
 
@@ -124,7 +125,8 @@ fn validate(
 #[pg_extern(stable)]
 #[allow(clippy::type_complexity)]
 fn versions(
-    name: &str,
+    name: Option<&str>,
+    tenant: default!(Option<&str>, "NULL"),
 ) -> Result<
     TableIterator<
         'static,
@@ -139,7 +141,8 @@ fn versions(
     >,
     ErrorReport,
 > {
-    let known = visible(name).or_report()?;
+    let Some(name) = name else { return Ok(TableIterator::empty()) };
+    let known = Named { function: "versions", name, tenant }.find().or_report()?;
     let rows = automations::history_of(known.id).into_iter().filter_map(|version| {
         let document = serde_json::from_str(&version.document).ok()?;
         let created_at = TimestampWithTimeZone::try_from(version.created_at).ok()?;
@@ -151,18 +154,27 @@ fn versions(
 
 /// The canonical document of an automation.
 #[pg_extern(stable)]
-fn document(name: &str) -> Result<JsonB, ErrorReport> {
-    visible(name)
+fn document(name: Option<&str>, tenant: default!(Option<&str>, "NULL")) -> Result<Option<JsonB>, ErrorReport> {
+    let Some(name) = name else { return Ok(None) };
+    Named { function: "document", name, tenant }
+        .find()
         .and_then(|found| serde_json::from_str(&found.document).map_err(|error| EngineError::bug(error.to_string())))
-        .map(JsonB)
+        .map(|document| Some(JsonB(document)))
         .or_report()
 }
 
-/// An automation of a role whose rights the caller has; others do not exist for them.
-pub fn visible(name: &str) -> EngineResult<Automation> {
-    automations::find(name)
-        .filter(|found| identity::has_role(identity::current_user(), found.owner))
-        .ok_or_else(|| EngineError::unknown_automation(name))
+/// What the functions that change a status answer.
+type Answer = TableIterator<
+    'static,
+    (name!(ok, bool), name!(applied, Option<String>), name!(reason, Option<String>), name!(message, Option<String>)),
+>;
+
+/// No name, no row: as a strict function answers.
+fn answer(function: &str, name: Option<&str>, tenant: Option<&str>, to: Status) -> Result<Answer, ErrorReport> {
+    match name {
+        Some(name) => transition(&Named { function, name, tenant }, to).map(TableIterator::once).or_report(),
+        None => Ok(TableIterator::empty()),
+    }
 }
 
 type Outcome = (bool, Option<String>, Option<String>, Option<String>);
@@ -171,7 +183,8 @@ type Outcome = (bool, Option<String>, Option<String>, Option<String>);
 #[pg_extern]
 #[allow(clippy::type_complexity)]
 fn activate(
-    name: &str,
+    name: Option<&str>,
+    tenant: default!(Option<&str>, "NULL"),
 ) -> Result<
     TableIterator<
         'static,
@@ -184,14 +197,15 @@ fn activate(
     >,
     ErrorReport,
 > {
-    transition(name, Status::Active).map(TableIterator::once).or_report()
+    answer("activate", name, tenant, Status::Active)
 }
 
 /// Starts a paused automation again.
 #[pg_extern]
 #[allow(clippy::type_complexity)]
 fn resume(
-    name: &str,
+    name: Option<&str>,
+    tenant: default!(Option<&str>, "NULL"),
 ) -> Result<
     TableIterator<
         'static,
@@ -204,14 +218,15 @@ fn resume(
     >,
     ErrorReport,
 > {
-    transition(name, Status::Active).map(TableIterator::once).or_report()
+    answer("resume", name, tenant, Status::Active)
 }
 
 /// Stops an automation from starting runs. What becomes of those under way is for its `on_pause` to say.
 #[pg_extern]
 #[allow(clippy::type_complexity)]
 fn pause(
-    name: &str,
+    name: Option<&str>,
+    tenant: default!(Option<&str>, "NULL"),
 ) -> Result<
     TableIterator<
         'static,
@@ -224,14 +239,15 @@ fn pause(
     >,
     ErrorReport,
 > {
-    transition(name, Status::Paused).map(TableIterator::once).or_report()
+    answer("pause", name, tenant, Status::Paused)
 }
 
 /// Makes a paused automation a draft again.
 #[pg_extern]
 #[allow(clippy::type_complexity)]
 fn revert_to_draft(
-    name: &str,
+    name: Option<&str>,
+    tenant: default!(Option<&str>, "NULL"),
 ) -> Result<
     TableIterator<
         'static,
@@ -244,12 +260,12 @@ fn revert_to_draft(
     >,
     ErrorReport,
 > {
-    transition(name, Status::Draft).map(TableIterator::once).or_report()
+    answer("revert_to_draft", name, tenant, Status::Draft)
 }
 
 /// A refusal is a row; that the owner may not read a table is an error, which names the right that is missing.
-fn transition(name: &str, to: Status) -> EngineResult<Outcome> {
-    match try_transition(name, to) {
+fn transition(named: &Named<'_>, to: Status) -> EngineResult<Outcome> {
+    match try_transition(named, to) {
         Ok(applied) => Ok((true, Some(applied.to_owned()), None, None)),
         Err(NotDone::Refused(refusal)) => {
             Ok((false, None, Some(refusal.reason().to_owned()), Some(refusal.message().to_owned())))
@@ -272,14 +288,15 @@ impl From<Refusal> for NotDone {
 
 /// An automation of a role whose rights the caller has, locked until this transaction ends. Looked at before it is
 /// locked: a caller without the owner's rights must not hold the lock, nor wait for it.
-fn lock_visible(name: &str) -> Option<Automation> {
-    visible(name).ok()?;
-    automations::lock(name).filter(|found| identity::has_role(identity::current_user(), found.owner))
+fn lock_visible(named: &Named<'_>) -> EngineResult<Option<Automation>> {
+    let Some(found) = named.found()? else { return Ok(None) };
+    let locked = automations::lock(&found.name, found.tenant.as_deref());
+    Ok(locked.filter(|found| identity::has_role(identity::current_user(), found.owner)))
 }
 
 /// The one place that changes an automation's status on request.
-fn try_transition(name: &str, to: Status) -> Result<&'static str, NotDone> {
-    let known = lock_visible(name).ok_or(Refusal::NotFound)?;
+fn try_transition(named: &Named<'_>, to: Status) -> Result<&'static str, NotDone> {
+    let known = lock_visible(named).map_err(NotDone::Denied)?.ok_or(Refusal::NotFound)?;
     let from = Status::parse(&known.status).ok_or(Refusal::NotFound)?;
     let document: serde_json::Value = serde_json::from_str(&known.document).unwrap_or_default();
     let count = |list: &str| document.get(list).and_then(serde_json::Value::as_array).map_or(0, Vec::len);
@@ -295,21 +312,21 @@ fn try_transition(name: &str, to: Status) -> Result<&'static str, NotDone> {
             Status::Draft => "automation.reverted_to_draft",
         };
         let details = serde_json::json!({ "from": from.word(), "to": to.word(), "no_op": true });
-        log::audit_of(Some(known.owner), action, name, &details);
+        known.audit(action, details);
         return Ok("recorded");
     };
     let user = crate::pg::names::role_name(identity::current_user()).unwrap_or_default();
     let disabled = serde_json::json!({ "disabled_by": "user", "blame": user });
     automations::set_status(known.id, from.word(), to.word(), "user", &disabled);
     automations::note_change();
-    tell(&known, name, from, to, action);
+    tell(&known, from, to, action);
     Ok("transitioned")
 }
 
 /// What a real change of status leaves behind, whoever made it: an audit row, an event, and runs that go on.
-pub fn tell(known: &Automation, name: &str, from: Status, to: Status, action: &str) {
+pub fn tell(known: &Automation, from: Status, to: Status, action: &str) {
     let details = serde_json::json!({ "from": from.word(), "to": to.word() });
-    log::audit_of(Some(known.owner), action, name, &details);
+    known.audit(action, details.clone());
     match to {
         Status::Active => {
             gates::forget_failures(known.id);
@@ -325,19 +342,19 @@ pub fn tell(known: &Automation, name: &str, from: Status, to: Status, action: &s
             executor::drop_inactive(known.id, &format!("it was made {}", to.word()));
         }
     }
-    announce(known, name, action, details);
+    announce(known, action, details);
 }
 
 /// Publishes that an automation's status has changed.
-pub fn announce(known: &Automation, name: &str, action: &str, mut details: serde_json::Value) {
-    details["automation"] = name.into();
+pub fn announce(known: &Automation, action: &str, mut details: serde_json::Value) {
+    details["automation"] = known.name.as_str().into();
     if let Some(own) = context::automation() {
         details["chain"] = serde_json::json!([own]);
     }
     append_event(&NewEvent {
         op: Some(Op::Emitted),
         kind: Some("automation"),
-        entity_id: Some(name.as_bytes()),
+        entity_id: Some(known.name.as_bytes()),
         topic: Some(action),
         tenant: known.tenant.as_deref().map(str::as_bytes),
         payload: Some(details.to_string().as_bytes()),
@@ -370,12 +387,22 @@ fn thaw(automation_id: i32) {
 /// Removes an automation. Runs that are queued or wait are cancelled (runs => 'cancel') or go on to their end
 /// ('finish').
 #[pg_extern]
-fn drop_automation(name: &str, runs: default!(&str, "'cancel'")) -> Result<(), ErrorReport> {
-    drop_checked(name, runs).or_report()
+fn drop_automation(
+    name: Option<&str>,
+    runs: default!(Option<&str>, "'cancel'"),
+    tenant: default!(Option<&str>, "NULL"),
+) -> Result<(), ErrorReport> {
+    match (name, runs) {
+        (Some(name), Some(runs)) => {
+            drop_checked(&Named { function: "drop_automation", name, tenant }, runs).or_report()
+        }
+        _ => Ok(()),
+    }
 }
 
-fn drop_checked(name: &str, runs: &str) -> EngineResult<()> {
-    let known = lock_visible(name).ok_or_else(|| EngineError::unknown_automation(name))?;
+fn drop_checked(named: &Named<'_>, runs: &str) -> EngineResult<()> {
+    named.find()?;
+    let known = lock_visible(named)?.ok_or_else(|| EngineError::unknown_automation(named.name))?;
     match runs {
         "cancel" => super::runs::cancel_all(known.id)?,
         "finish" => {
@@ -394,7 +421,6 @@ fn drop_checked(name: &str, runs: &str) -> EngineResult<()> {
     executor::drop_inactive(known.id, "it was dropped");
     automations::drop(known.id);
     automations::note_change();
-    let details = serde_json::json!({ "version": known.version });
-    log::audit_of(Some(known.owner), "automation.dropped", name, &details);
+    known.audit("automation.dropped", serde_json::json!({ "version": known.version }));
     Ok(())
 }

@@ -8,7 +8,7 @@ use automation_core::value::Value;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-use super::automations::visible;
+use super::by_name::{Named, typed};
 use crate::context;
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::executor::versions::{self, Version};
@@ -33,20 +33,25 @@ fn backfill(
     rate: default!(Option<f64>, "NULL"),
     approve: default!(Option<bool>, "false"),
     kind: default!(Option<&str>, "NULL"),
+    tenant: default!(Option<&str>, "NULL"),
 ) -> Result<i64, ErrorReport> {
     let given = name.ok_or_else(|| EngineError::null_argument("name"));
     given
         .and_then(|name| Ok((name, query.ok_or_else(|| EngineError::null_argument("query"))?)))
-        .and_then(|(name, query)| begin(name, query, rate, approve.unwrap_or_default(), kind))
+        .and_then(|(name, query)| {
+            let named = Named { function: "backfill", name, tenant };
+            begin(&named, query, rate, approve.unwrap_or_default(), kind)
+        })
         .or_report()
 }
 
-fn begin(name: &str, query: &str, rate: Option<f64>, approve: bool, kind: Option<&str>) -> EngineResult<i64> {
-    let known = visible(name)?;
+fn begin(named: &Named<'_>, query: &str, rate: Option<f64>, approve: bool, kind: Option<&str>) -> EngineResult<i64> {
+    let known = named.find()?;
+    let name = known.name.as_str();
     if known.status != "active" {
         return Err(EngineError::wrong_state(format!("cannot backfill automation \"{name}\""))
             .detail(format!("It is {}.", known.status))
-            .hint(format!("SELECT automation.activate('{name}').")));
+            .hint(format!("{}.", typed("activate", name, known.tenant.as_deref()))));
     }
     if let Some(rate) = rate.filter(|rate| !decide::is_rate(*rate)) {
         return Err(EngineError::invalid(format!("invalid rate {rate}")).hint(decide::RATE_HINT));
@@ -84,8 +89,7 @@ fn begin(name: &str, query: &str, rate: Option<f64>, approve: bool, kind: Option
     if let Some(job) = bulk::find(id) {
         nudge_bulk(job.waiter(), true);
     }
-    let details = serde_json::json!({ "job": id, "query": query });
-    log::audit_of(Some(known.owner), "automation.backfill_started", name, &details);
+    known.audit("automation.backfill_started", serde_json::json!({ "job": id, "query": query }));
     Ok(id)
 }
 

@@ -2,6 +2,7 @@
 pub mod admin;
 pub mod automations;
 pub mod bulk;
+pub mod by_name;
 pub mod clock;
 mod deliveries;
 pub mod derived_events;

@@ -7,7 +7,8 @@ use automation_core::condition::Condition;
 use automation_core::expr::{Budget, FixedScope};
 use automation_core::value::Value;
 
-use super::automations::visible;
+use super::by_name::{Named, typed};
+use super::events::check_tenant;
 use super::stop::Stop;
 use crate::context;
 use crate::error::{EngineError, EngineResult, OrReport};
@@ -28,46 +29,52 @@ use crate::store::{dwells, runs, stats, step_stats};
 
 /// Starts a run by hand. The run's id is known at once; it starts when this transaction has committed.
 #[pg_extern]
-fn start_run(name: &str, payload: default!(Jsonb, "'{}'")) -> Result<i64, ErrorReport> {
-    start(name, &payload.0).or_report()
-}
-
-fn start(name: &str, payload: &serde_json::Value) -> EngineResult<i64> {
-    order(name, &payload.to_string(), serde_json::json!({}))
+fn start_run(
+    name: Option<&str>,
+    payload: default!(Option<Jsonb>, "'{}'"),
+    tenant: default!(Option<&str>, "NULL"),
+) -> Result<Option<i64>, ErrorReport> {
+    let (Some(name), Some(payload)) = (name, payload) else { return Ok(None) };
+    let named = Named { function: "start_run", name, tenant };
+    order(&named, &payload.0.to_string(), serde_json::json!({})).map(Some).or_report()
 }
 
 /// Starts a run for a step of another run, which waits for its end.
 pub fn start_child(name: &str, payload: &str, parent: i64) -> Result<i64, PgError> {
-    order(name, payload, serde_json::json!({ "parent": parent })).map_err(|error| error.to_pg())
+    let named = Named { function: "start_run", name, tenant: None };
+    order(&named, payload, serde_json::json!({ "parent": parent })).map_err(|error| error.to_pg())
 }
 
 /// An automation that the caller may start now.
-pub fn startable(name: &str) -> EngineResult<Automation> {
-    let known = visible(name)?;
+pub fn startable(named: &Named<'_>) -> EngineResult<Automation> {
+    check_tenant(named.tenant.filter(|tenant| !tenant.is_empty()))?;
+    let known = named.find_for_tenant()?;
     if known.status == "active" {
         return Ok(known);
     }
-    Err(EngineError::wrong_state(format!("cannot start automation \"{name}\""))
+    Err(EngineError::wrong_state(format!("cannot start automation \"{}\"", known.name))
         .detail(format!("It is {}.", known.status))
-        .hint(format!("SELECT automation.activate('{name}').")))
+        .hint(format!("{}.", typed("activate", &known.name, known.tenant.as_deref()))))
 }
 
 /// Orders a run: the router starts it when this transaction has committed.
-fn order(name: &str, payload: &str, extra: serde_json::Value) -> EngineResult<i64> {
-    let known = startable(name)?;
+fn order(named: &Named<'_>, payload: &str, extra: serde_json::Value) -> EngineResult<i64> {
+    let known = startable(named)?;
     let run_id = next_id("run_id_seq");
     let mut order = serde_json::json!({ "automation_id": known.id, "version_id": known.version_id, "run_id": run_id });
     if let (Some(order), serde_json::Value::Object(extra)) = (order.as_object_mut(), extra) {
         order.extend(extra);
     }
+    let given = named.tenant.filter(|tenant| !tenant.is_empty());
+    let (name, theirs) = (known.name.as_str(), known.tenant.as_deref().or(given));
     let own = context::tenant();
-    if let (Some(own), Some(theirs)) = (&own, &known.tenant)
+    if let (Some(own), Some(theirs)) = (own.as_deref(), theirs)
         && own != theirs
     {
         return Err(EngineError::not_allowed(format!("cannot start automation \"{name}\" of tenant \"{theirs}\""))
             .detail(format!("The run that starts it belongs to tenant \"{own}\".")));
     }
-    place(name, known.tenant.as_deref().or(own.as_deref()), &order, Some(payload));
+    place(name, theirs.or(own.as_deref()), &order, Some(payload));
     Ok(run_id)
 }
 

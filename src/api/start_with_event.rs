@@ -2,6 +2,7 @@
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
+use super::by_name::Named;
 use super::events::{Difference, check_tenant, difference};
 use super::runs::{place, startable};
 use crate::error::{EngineError, EngineResult, OrReport};
@@ -35,13 +36,20 @@ const FOLLOWING: [&str; 11] = [
 
 /// Starts a run as if an event had happened. The same event again within ten minutes gives the run that it started.
 #[pg_extern]
-fn start_with_event(name: &str, event: Jsonb) -> Result<i64, ErrorReport> {
-    start(name, &event.0).or_report()
+fn start_with_event(
+    name: Option<&str>,
+    event: Option<Jsonb>,
+    tenant: default!(Option<&str>, "NULL"),
+) -> Result<Option<i64>, ErrorReport> {
+    let (Some(name), Some(event)) = (name, event) else { return Ok(None) };
+    start(&Named { function: "start_with_event", name, tenant }, &event.0).map(Some).or_report()
 }
 
-fn start(name: &str, given: &Json) -> EngineResult<i64> {
-    let known = startable(name)?;
-    let event = made_up(name, given, known.tenant.as_deref())?;
+fn start(named: &Named<'_>, given: &Json) -> EngineResult<i64> {
+    let known = startable(named)?;
+    let name = known.name.as_str();
+    let tenant = known.tenant.as_deref().or(named.tenant.filter(|tenant| !tenant.is_empty()));
+    let event = made_up(name, given, tenant)?;
     let topic = format!("automation.invocation.{name}");
     // What makes it the same event; not when it is said to have happened.
     let same = Event { occurred_at: 0, ..event.clone() }.to_json();

@@ -5,6 +5,7 @@ use automation_core::machine::{MAX_SIGNAL, NoStart, State};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
+use super::by_name::typed;
 use super::events::check_tenant;
 use super::runs::place;
 use crate::context;
@@ -17,7 +18,7 @@ use crate::router::derived;
 use crate::store::events::{self, Event, NewEvent, Op, append_event};
 use crate::store::runs::{self, FailedRun};
 use crate::store::signals::{self, NewSignal};
-use crate::store::{live, log, outbox, retries};
+use crate::store::{automations, live, log, outbox, retries};
 
 /// Sends a signal. A run that waits for it by this name, and by this key and of this tenant if both have one, takes it; until
 /// one does, it is kept. Each signal is taken by one run.
@@ -73,7 +74,7 @@ fn skip(run_id: i64, step: Option<&str>) -> EngineResult<i64> {
         [] if run.frozen => {
             return Err(EngineError::wrong_state(format!("run {run_id} does not wait at a step"))
                 .detail("It goes on when its automation is active again.")
-                .hint(format!("SELECT automation.resume('{}').", run.automation)));
+                .hint(format!("{}.", typed("resume", &run.automation, tenant_of(run.automation_id).as_deref()))));
         }
         [] => {
             let at: Vec<String> = run.waits.iter().map(|wait| format!("\"{}\"", wait.step)).collect();
@@ -97,6 +98,11 @@ fn skip(run_id: i64, step: Option<&str>) -> EngineResult<i64> {
     Ok(run_id)
 }
 
+/// The tenant that an automation was defined for.
+fn tenant_of(automation: i32) -> Option<String> {
+    automations::find(automation)?.tenant
+}
+
 /// Takes up a failed run again, on its own version: where it failed, or from a step. One run repeats another: a second
 /// retry is refused, whatever became of the first, unless that took no step. Returns the new run.
 #[pg_extern]
@@ -112,7 +118,10 @@ fn again(id: i64, from_step: Option<&str>, skip: bool) -> EngineResult<i64> {
         let what = if skip { "skip a step of" } else { "retry" };
         return Err(EngineError::wrong_state(format!("cannot {what} run {id}"))
             .detail(format!("It is {}, not failed.", run.status))
-            .hint(format!("SELECT automation.start_run('{}') starts a new one.", run.automation)));
+            .hint(format!(
+                "{} starts a new one.",
+                typed("start_run", &run.automation, tenant_of(run.automation_id).as_deref())
+            )));
     }
     if skip && from_step.is_some() && from_step != run.failed_step.as_deref() {
         let error = EngineError::wrong_state(format!("run {id} did not fail at that step"));
@@ -198,7 +207,10 @@ fn order_again(id: i64, run: &FailedRun, from_step: Option<&str>, skip: bool) ->
         "skip": skip,
     });
     place(&run.automation, run.tenant.as_deref(), &order, None);
-    let details = serde_json::json!({ "run": id, "as": run_id });
+    let mut details = serde_json::json!({ "run": id, "as": run_id });
+    if let Some(tenant) = &run.tenant {
+        details["tenant"] = tenant.as_str().into();
+    }
     log::audit_of(Some(run.owner), "automation.run_retried", &run.automation, &details);
     Ok(run_id)
 }

@@ -7,8 +7,8 @@ use pgrx::pg_sys;
 
 use super::rights;
 use crate::hearing;
-use crate::pg::names;
-use crate::store::kinds;
+use crate::pg::{identity, names};
+use crate::store::{automations, kinds};
 
 /// One notice for each `run` step whose automation does not exist or is not visible to the author. The automation may be
 /// defined later.
@@ -17,12 +17,20 @@ pub fn missing_automations(own: &str, program: &Program) -> Vec<String> {
     for step in &program.steps {
         if let Action::Run { automation, .. } = &step.action
             && automation != own
-            && crate::api::automations::visible(automation).is_err()
+            && !may_be_run(automation, program.tenant.as_deref())
         {
             missing.push(format!("step \"{}\" runs automation \"{automation}\", which does not exist yet", step.id));
         }
     }
     missing
+}
+
+/// Is there an automation of that name that runs of this tenant can start? Runs of no tenant, or of any, can start one of
+/// each.
+fn may_be_run(name: &str, tenant: Option<&str>) -> bool {
+    let user = identity::current_user();
+    let mut known = automations::of_name(name).into_iter().filter(|found| identity::has_role(user, found.owner));
+    known.any(|found| tenant.is_none() || found.tenant.is_none() || found.tenant.as_deref() == tenant)
 }
 
 /// Triggers on a topic that no rule of derive_event() produces, although a rule produces a topic of a similar name. A notice

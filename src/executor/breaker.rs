@@ -86,5 +86,5 @@ fn trip(breaker: Breaker, automation: i32, run: &EndedRun) {
         detail: (!message.is_empty()).then_some(message),
         ..Default::default()
     });
-    tell_paused(ACTOR, &name, &details);
+    tell_paused(ACTOR, automation, &details);
 }

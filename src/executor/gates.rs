@@ -205,13 +205,15 @@ fn lock_of(run: &Run, key: &str) -> i64 {
 }
 
 /// What remains to be said of an automation that the engine has paused.
-pub fn tell_paused(actor: &str, name: &str, details: &serde_json::Value) {
-    let known = automations::find(name);
-    log::audit_as(actor, known.as_ref().map(|known| known.owner), "automation.paused", name, details);
-    if let Some(known) = known {
-        let told = serde_json::json!({ "from": "active", "to": "paused", "by": actor });
-        crate::api::automations::announce(&known, name, "automation.paused", told);
-        timekeeper::rest(known.id);
-        super::drop_inactive(known.id, &format!("it was paused by {actor}"));
+pub fn tell_paused(actor: &str, automation: i32, details: &serde_json::Value) {
+    let Some(known) = automations::find(automation) else { return };
+    let mut audited = details.clone();
+    if let Some(tenant) = &known.tenant {
+        audited["tenant"] = tenant.as_str().into();
     }
+    log::audit_as(actor, Some(known.owner), "automation.paused", &known.name, &audited);
+    let told = serde_json::json!({ "from": "active", "to": "paused", "by": actor });
+    crate::api::automations::announce(&known, "automation.paused", told);
+    timekeeper::rest(known.id);
+    super::drop_inactive(known.id, &format!("it was paused by {actor}"));
 }

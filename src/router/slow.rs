@@ -128,7 +128,7 @@ pub fn pause_stopped() {
             detail: Some(&format!("Filter of trigger \"{}\": {}.", stopped.trigger, stopped.why.told())),
             ..Default::default()
         });
-        tell_paused(ACTOR, &stopped.name, &details);
+        tell_paused(ACTOR, id, &details);
         STATE.with_borrow_mut(|state| {
             state.stopped.remove(&id);
             state.failures.remove(&id);

@@ -109,6 +109,7 @@ pub fn note_change() {
 #[derive(Clone, Debug)]
 pub struct Automation {
     pub id: i32,
+    pub name: String,
     pub owner: pg_sys::Oid,
     pub status: String,
     pub version: i32,
@@ -123,10 +124,23 @@ const FIND: &str = "
       FROM automation_internal.automation AS a
       JOIN automation_internal.automation_version AS v ON v.id = a.version_id
      WHERE a.name = $1
+       AND a.status <> 'dropped'
+     ORDER BY a.tenant COLLATE pg_catalog.\"C\" NULLS FIRST";
+
+/// The automations of a name: each tenant may have one, and there may be one without a tenant, which comes first.
+pub fn of_name(name: &str) -> Vec<Automation> {
+    as_engine(|| query(FIND, &[name.into()], read))
+}
+
+const BY_ID: &str = "
+    SELECT a.id, a.name, a.owner, a.status, a.version, a.version_id, v.document::json, v.search_path, a.tenant
+      FROM automation_internal.automation AS a
+      JOIN automation_internal.automation_version AS v ON v.id = a.version_id
+     WHERE a.id = $1
        AND a.status <> 'dropped'";
 
-pub fn find(name: &str) -> Option<Automation> {
-    as_engine(|| query_one(FIND, &[name.into()], read))
+pub fn find(id: i32) -> Option<Automation> {
+    as_engine(|| query_one(BY_ID, &[id.into()], read))
 }
 
 const LOCK: &str = "
@@ -134,17 +148,29 @@ const LOCK: &str = "
       FROM automation_internal.automation AS a
       JOIN automation_internal.automation_version AS v ON v.id = a.version_id
      WHERE a.name = $1
+       AND a.tenant IS NOT DISTINCT FROM $2
        AND a.status <> 'dropped'
        FOR UPDATE OF a";
 
-/// The automation, locked against other changes of it until this transaction ends.
-pub fn lock(name: &str) -> Option<Automation> {
-    as_engine(|| query_one(LOCK, &[name.into()], read))
+/// The automation of a name and a tenant, or of no tenant, locked against other changes of it until this transaction ends.
+pub fn lock(name: &str, tenant: Option<&str>) -> Option<Automation> {
+    as_engine(|| query_one(LOCK, &[name.into(), tenant.into()], read))
+}
+
+impl Automation {
+    /// Records an act of the current user on it. The automation's tenant is among the details.
+    pub fn audit(&self, action: &str, mut details: serde_json::Value) {
+        if let Some(tenant) = &self.tenant {
+            details["tenant"] = tenant.as_str().into();
+        }
+        super::log::audit_of(Some(self.owner), action, &self.name, &details);
+    }
 }
 
 fn read(row: &Row<'_>) -> Automation {
     Automation {
         id: row.int4(1).unwrap_or_default(),
+        name: row.text(2).unwrap_or_default(),
         owner: row.oid(3).unwrap_or(pg_sys::InvalidOid),
         status: row.text(4).unwrap_or_default(),
         version: row.int4(5).unwrap_or_default(),
@@ -159,10 +185,10 @@ const INSERT: &str = "
     INSERT INTO automation_internal.automation
            (name, owner, owner_name, status, version, version_id, tenant, created_at, updated_at, activated_at, active_since)
     VALUES ($1, $2, $3, $4, 0, 0, $5, $6, $6, CASE WHEN $4 = 'active' THEN $6 END, CASE WHEN $4 = 'active' THEN $6 END)
-        ON CONFLICT (name) WHERE status <> 'dropped' DO NOTHING
+        ON CONFLICT (name, tenant) WHERE status <> 'dropped' DO NOTHING
  RETURNING id";
 
-/// Creates an automation that has no version yet. None if the name was taken meanwhile.
+/// Creates an automation that has no version yet. None if the tenant's name was taken meanwhile.
 pub fn insert(
     name: &str,
     owner: pg_sys::Oid,

@@ -23,11 +23,12 @@ const ACTIVE: &str = "
       FROM automation_internal.automation_effect AS e
       JOIN automation_internal.automation AS a ON a.id = e.automation_id
      WHERE a.status = 'active'
-       AND a.name <> $1";
+       AND a.name <> $1
+       AND ($2 IS NULL OR a.tenant IS NULL OR a.tenant = $2)";
 
-/// What the active automations make, but for one: (owner, node, writes).
-pub fn of_others(name: &str) -> Vec<(pg_sys::Oid, String, String)> {
-    as_engine(|| query(ACTIVE, &[name.into()], |row| Some((row.oid(1)?, row.text(2)?, row.text(3)?))))
+/// What the active automations of other names make that can start one of this tenant, or of any: (owner, node, writes).
+pub fn of_others(name: &str, tenant: Option<&str>) -> Vec<(pg_sys::Oid, String, String)> {
+    as_engine(|| query(ACTIVE, &[name.into(), tenant.into()], |row| Some((row.oid(1)?, row.text(2)?, row.text(3)?))))
         .into_iter()
         .flatten()
         .collect()

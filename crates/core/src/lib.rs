@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bulk;
+pub mod by_name;
 pub mod check;
 pub mod condition;
 pub mod cron;

@@ -89,7 +89,7 @@ impl Judged {
             message: &message,
             detail: Some(&hot.reason().to_string()),
         });
-        super::tell_paused("system:hot-flow", &run.automation, &details);
+        super::tell_paused("system:hot-flow", automation, &details);
         Err(Refusal::Hot)
     }
 }

@@ -44,6 +44,7 @@ SELECT name FROM automation.define('n-sub', trigger => automation.on_call(), ste
 SELECT automation.emit('n.go', tenant => 'acme') > 0;
 SELECT happened();
 -- a run does not start another tenant's automation
+SELECT automation.drop_automation('n-sub');
 SELECT name FROM automation.define('n-sub', trigger => automation.on_call(), tenant => 'other', steps => ARRAY[says()]);
 SELECT automation.emit('n.go', tenant => 'acme') > 0;
 SELECT happened();

@@ -1,4 +1,6 @@
 //! Which topics may be published by hand.
+use automation_core::topic::canonical;
+
 use crate::error::{EngineError, EngineResult};
 use crate::store::kinds;
 
@@ -18,7 +20,8 @@ pub fn check_published(topic: &str) -> EngineResult<()> {
     if topic == "automation" || topic.starts_with("automation.") || topic.starts_with('_') {
         return Err(EngineError::invalid(format!("topic \"{topic}\" is reserved for the engine")));
     }
-    if let Some((kind, verb)) = topic.rsplit_once('.')
+    // The older spelling of a change reaches the same automations as the present one.
+    if let Some((kind, verb)) = canonical(topic).rsplit_once('.')
         && matches!(verb, "created" | "updated" | "deleted" | "truncated")
         && kinds::find(kind).is_some()
     {

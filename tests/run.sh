@@ -3,18 +3,23 @@
 #
 #   tests/run.sh                  all of them
 #   tests/run.sh core isolation   only these
+#   tests/run.sh --plan           say what each would run, and run nothing; crates/core/tests/layers.rs reads it
 #
 # Full output: .dev/test-logs/<layer>.log. Ends with "N passed, N failed".
 # shellcheck source-path=SCRIPTDIR/../scripts
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 ALL_LAYERS="lint core pgrx pg_regress differential isolation attacks e2e readme"
+plan=no
+if [ "${1:-}" = --plan ]; then
+    plan=yes
+    shift
+fi
 layers=${*:-$ALL_LAYERS}
 cd "$ROOT"
-scripts/setup.sh tests
-require_dev
+if [ $plan = yes ]; then DEV=$ROOT/.dev; else scripts/setup.sh tests && require_dev; fi
 export PGRX_HOME=$DEV/pgrx CARGO_TERM_COLOR=never NO_COLOR=1
 logs=$DEV/test-logs
-mkdir -p "$logs"
+[ $plan = yes ] || mkdir -p "$logs"
 
 # ---- what the layers share ------------------------------------------------------------
 
@@ -182,8 +187,24 @@ count() {
         END { if (passed + failed == 0) { passed = ok; failed = bad } print passed + 0, failed + 0 }' "$1")
 }
 
+# Replaces every program that the layers call by one that prints "LAYER: PROGRAM ARGUMENTS", and goes through the layers.
+print_plan() {
+    local program
+    for program in cargo pgrx regress chown rm scripts/build.sh scripts/cluster.sh scripts/readme.sh tests/pgspot.sh \
+        tests/isolation/broken_twins.sh tests/attacks/run.sh; do
+        eval "$program() { echo \"\$layer: $program \$*\" >&3; }"
+    done
+    mktemp() { echo "$DEV/none"; }
+    chmod() { :; }
+    for layer in $layers; do "layer_$layer" 3>&1 >/dev/null; done
+}
+
 # ---- main -----------------------------------------------------------------------------
 
+if [ $plan = yes ]; then
+    print_plan
+    exit
+fi
 total_passed=0
 total_failed=0
 for layer in $layers; do

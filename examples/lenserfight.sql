@@ -35,11 +35,11 @@ CREATE TABLE public.notifications (
     message  text NOT NULL
 );
 
--- Only ids, states and times are recorded, never what people wrote.
-SELECT automation.watch_table('battles.battles');
-SELECT automation.watch_table('audit.moderation_decisions');
-SELECT automation.watch_table('lenses.workflow_runs');
-SELECT automation.watch_table('agents.team_runs');
+-- Only ids, states and times are recorded, never what people wrote: not the metadata, and no column that is added later.
+SELECT automation.watch_table('battles.battles', columns => '{id,status,winner_contender_id,finalized_at}');
+SELECT automation.watch_table('audit.moderation_decisions', columns => '{id,battle_id,decision_type}');
+SELECT automation.watch_table('lenses.workflow_runs', columns => '{id,status}');
+SELECT automation.watch_table('agents.team_runs', columns => '{id,approval_status}');
 
 SELECT automation.derive_event('battles', 'battle.finalized', $$ new.status becomes 'closed' $$);
 SELECT automation.derive_event('moderation_decisions', 'battle.flagged',

@@ -97,7 +97,7 @@ fn what_an_author_leaves_open_is_what_the_requirements_say() {
     assert_eq!((limits.breaker, limits.max_runs, limits.max_executions), (Some(5), None, None));
     assert_eq!((limits.entity_lock, limits.priority, limits.concurrency), (false, 0, None));
     let limits = read(json!({"dedup": "new.id"})).expect("a document").1.limits;
-    assert_eq!(limits.dedup.expect("dedup").ttl, 600_000_000, "R001-41: ten minutes");
+    assert_eq!(limits.dedup.expect("dedup").ttl, 600_000_000, "R001-41, R001-61: ten minutes");
 }
 
 #[test]

@@ -109,6 +109,28 @@ fn nothing_panics_on_purpose() {
 }
 
 #[test]
+fn four_statements_write_the_status_of_an_automation_r003_14() {
+    // What a person does, what the engine does for safety, DROP, and the end of an owner; every one of them notes its change.
+    let writes = |text: &str| text.matches("UPDATE automation_internal.automation AS a\n       SET status =").count();
+    let writers: Vec<(String, usize)> = rust_files("src")
+        .into_iter()
+        .map(|(path, text)| (path, writes(&text)))
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    let mut writers: Vec<(&str, usize)> = writers.iter().map(|(path, count)| (path.as_str(), *count)).collect();
+    writers.sort();
+    assert_eq!(writers, [("src/store/automations.rs", 3), ("src/store/owners.rs", 1)]);
+    let elsewhere: Vec<String> = rust_files("src")
+        .into_iter()
+        .filter(|(path, text)| {
+            !path.starts_with("src/store/") && text.contains("UPDATE automation_internal.automation ")
+        })
+        .map(|(path, _)| path)
+        .collect();
+    assert_eq!(elsewhere, Vec::<String>::new());
+}
+
+#[test]
 fn files_stay_readable() {
     let long: Vec<String> = ["src", "crates/core/src", "crates/egress", "pgrx-tests", "tests/e2e"]
         .iter()

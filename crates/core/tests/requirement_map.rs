@@ -1,47 +1,41 @@
-//! docs/requirements.md names a test for each requirement: does that test exist, and does it name the requirement?
-use std::collections::BTreeSet;
+//! docs/requirements.md names tests for each requirement: does each of them name the requirement where it asserts something?
+//!
+//! The page says the rule in words; `sites` is the rule. It cannot judge whether an assertion is a good one.
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// (seed, number).
-type Numbers = BTreeSet<(u32, u32)>;
+#[path = "requirement_map/sites.rs"]
+mod sites;
+
+use sites::{Number, Numbers, numbers, numbers_at_assertions};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Every number such as `R001-14` in a text; also `r001_14` in the names of tests, and all of `R002-13 to R002-16`.
-fn numbers(text: &str) -> Numbers {
-    let mut found = BTreeSet::new();
-    let mut before: Option<(u32, u32, usize)> = None;
-    let bytes = text.as_bytes();
-    for at in 0..bytes.len() {
-        let Some((number, end)) = number_at(text, at) else { continue };
-        if let Some((seed, first, ended)) = before
-            && seed == number.0
-            && text.get(ended..at) == Some(" to ")
-        {
-            found.extend((first..number.1).map(|n| (seed, n)));
-        }
-        found.insert(number);
-        before = Some((number.0, number.1, end));
-    }
-    found
+fn page() -> String {
+    fs::read_to_string(root().join("docs/requirements.md")).expect("the page")
 }
 
-fn number_at(text: &str, at: usize) -> Option<((u32, u32), usize)> {
-    let rest = text.get(at..)?.strip_prefix(['R', 'r'])?;
-    let seed = rest.get(..3).filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))?;
-    let rest = rest.get(3..)?.strip_prefix(['-', '_'])?;
-    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-    let number = rest.get(..digits).filter(|digits| !digits.is_empty())?;
-    Some(((seed.parse().ok()?, number.parse().ok()?), at + 5 + digits))
+/// All numbers of the five source documents.
+fn all() -> Numbers {
+    let counts = [(0, 48), (1, 61), (2, 25), (3, 41), (4, 16)];
+    let all: Numbers = counts.iter().flat_map(|(seed, count)| (1..=*count).map(move |n| (*seed, n))).collect();
+    assert_eq!(all.len(), 191);
+    all
 }
 
-/// (numbers, paths of tests) of each line of the table.
-fn entries() -> Vec<(Numbers, Vec<String>)> {
-    let page = fs::read_to_string(root().join("docs/requirements.md")).expect("the page");
-    let rows = page.lines().filter(|line| line.starts_with("| R"));
+/// The text of a section of the page.
+fn section<'p>(page: &'p str, title: &str) -> &'p str {
+    let heading = format!("\n## {title}\n");
+    let text = page.split_once(&heading).unwrap_or_else(|| panic!("no section {title}")).1;
+    text.split_once("\n## ").map_or(text, |(text, _)| text)
+}
+
+/// (numbers, paths of tests) of each line of a section's table.
+fn rows(section: &str) -> Vec<(Numbers, Vec<String>)> {
+    let rows = section.lines().filter(|line| line.starts_with("| R"));
     rows.map(|row| {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         let paths = cells[3].split('`').skip(1).step_by(2).map(str::to_owned).collect();
@@ -50,39 +44,57 @@ fn entries() -> Vec<(Numbers, Vec<String>)> {
     .collect()
 }
 
+/// The numbers of the list of what is not built: (all of it, a part of it).
+fn not_built(page: &str) -> (Numbers, Numbers) {
+    let (mut whole, mut part) = (Numbers::new(), Numbers::new());
+    for item in section(page, "Not built").lines().filter(|line| line.starts_with("- R")) {
+        let (head, sentence) = item.split_once(": ").unwrap_or_else(|| panic!("no sentence: {item}"));
+        assert!(sentence.ends_with('.'), "no sentence: {item}");
+        for named in head.split(", ") {
+            if named.ends_with(" (in part)") { part.extend(numbers(named)) } else { whole.extend(numbers(named)) }
+        }
+    }
+    (whole, part)
+}
+
 #[test]
-fn every_requirement_is_named_in_the_test_that_proves_it() {
+fn every_requirement_is_named_at_an_assertion_of_each_test_of_its_row() {
+    let page = page();
+    let mut known: BTreeMap<String, Numbers> = BTreeMap::new();
     let mut wrong = Vec::new();
-    for (wanted, paths) in entries() {
+    for (wanted, paths) in [rows(section(&page, "Proven")), rows(section(&page, "Different"))].concat() {
         assert!(!paths.is_empty(), "no test for {wanted:?}");
         for path in paths {
-            match fs::read_to_string(root().join(&path)) {
-                Ok(text) => {
-                    let named = numbers(&text);
-                    wrong.extend(wanted.iter().filter(|n| !named.contains(n)).map(|n| format!("{n:?} not in {path}")));
+            if !known.contains_key(&path) {
+                match fs::read_to_string(root().join(&path)) {
+                    Ok(text) => {
+                        known.insert(path.clone(), numbers_at_assertions(&path, &text));
+                    }
+                    Err(error) => {
+                        wrong.push(format!("{path}: {error}"));
+                        continue;
+                    }
                 }
-                Err(error) => wrong.push(format!("{path}: {error}")),
             }
+            let named = &known[&path];
+            wrong.extend(wanted.difference(named).map(|(seed, n)| format!("R{seed:03}-{n} not in {path}")));
         }
     }
     assert_eq!(wrong, Vec::<String>::new());
 }
 
 #[test]
-fn every_requirement_of_the_page_s_range_is_either_proven_or_listed_as_open() {
-    let page = fs::read_to_string(root().join("docs/requirements.md")).expect("the page");
-    let proven: Numbers = entries().into_iter().flat_map(|(numbers, _)| numbers).collect();
-    let open = page.split("## Not built").nth(1).map(numbers).unwrap_or_default();
-    let range = |seed: u32, from: u32, to: u32| (from..=to).map(move |n| (seed, n));
-    let all = range(0, 8, 8)
-        .chain(range(0, 39, 48))
-        .chain(range(1, 6, 61))
-        .chain(range(2, 1, 25))
-        .chain(range(3, 9, 28))
-        .chain(range(3, 36, 38))
-        .chain(range(4, 1, 16));
-    let missing: Vec<(u32, u32)> = all.filter(|n| !proven.contains(n) && !open.contains(n)).collect();
-    assert_eq!(missing, Vec::new());
-    let both: Vec<&(u32, u32)> = proven.intersection(&open).collect();
-    assert_eq!(both, Vec::<&(u32, u32)>::new());
+fn every_requirement_is_proven_different_or_not_built_and_no_two_of_these() {
+    let page = page();
+    let of = |title: &str| -> Numbers { rows(section(&page, title)).into_iter().flat_map(|(n, _)| n).collect() };
+    let (proven, different) = (of("Proven"), of("Different"));
+    let (whole, part) = not_built(&page);
+    let tested: Numbers = &proven | &different;
+    let none = Vec::<&Number>::new();
+    assert_eq!(proven.intersection(&different).collect::<Vec<_>>(), none, "proven and different");
+    assert_eq!(tested.intersection(&whole).collect::<Vec<_>>(), none, "tested and not built");
+    assert_eq!(part.difference(&tested).collect::<Vec<_>>(), none, "built in part, and no test of that part");
+    let named: BTreeSet<Number> = &tested | &whole;
+    assert_eq!(all().difference(&named).collect::<Vec<_>>(), none, "on the page in no section");
+    assert_eq!(named.difference(&all()).collect::<Vec<_>>(), none, "there is no such requirement");
 }

@@ -37,7 +37,8 @@ fn a_backfill_of_a_hundred_thousand_rows_that_is_killed_ten_times_does_every_row
     for (kills, victim) in
         [Some(Worker::Executor), Some(Worker::Conductor), None].into_iter().cycle().take(10).enumerate()
     {
-        let so_far = kills as i64 * ROWS / 10;
+        // Within the first half, so that the job is still under way when it is asked.
+        let so_far = kills as i64 * ROWS / 20;
         let far = format!("SELECT done >= {so_far} FROM automation.progress WHERE job = {job}");
         db.wait_at_most(Duration::from_secs(120), "the job has come so far", &far);
         assert!(!db.boolean(&format!("SELECT finished_at IS NOT NULL FROM automation.progress WHERE job = {job}")));
@@ -45,6 +46,7 @@ fn a_backfill_of_a_hundred_thousand_rows_that_is_killed_ten_times_does_every_row
         strike(&db, victim);
     }
     db.wait_for_job(job);
+    // R002-21: read bit by bit, worked off in batches, each row an item of its own, one summary at the end.
     db.expect_each_row_once(job, "reprice", ROWS);
 }
 
@@ -97,8 +99,8 @@ fn a_paced_job_keeps_its_pace_and_leaves_the_workers_to_others() {
     let cluster = Cluster::start();
     let db = cluster.database("stock");
     db.open_stock(60);
-    let job = db.reprice(", rate => 20");
-    // Long before the job is done.
+    // Ten seconds, so that another run is done meanwhile on a busy machine as well.
+    let job = db.reprice(", rate => 6");
     db.execute("SELECT automation.start_run('each', '{\"n\": 3, \"job\": \"quick\"}')");
     db.wait_until("another run is done meanwhile", "SELECT EXISTS (SELECT FROM effect WHERE job = 'quick' AND id = 0)");
     assert!(db.boolean(&format!("SELECT finished_at IS NULL FROM automation.progress WHERE job = {job}")));
@@ -108,8 +110,8 @@ fn a_paced_job_keeps_its_pace_and_leaves_the_workers_to_others() {
         "SELECT (extract(epoch FROM finished_at - started_at) * 1000)::bigint FROM automation.progress WHERE job = {job}"
     );
     let took = db.number(&took);
-    // 60 rows, 20 in a second, the first at once
-    assert!((2900..6000).contains(&took), "it took {took} ms");
+    // 60 rows, 6 in a second, the first at once: never quicker, and slower only as far as the machine is.
+    assert!((9_700..30_000).contains(&took), "it took {took} ms");
 }
 
 #[test]

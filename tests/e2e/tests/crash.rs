@@ -85,6 +85,7 @@ fn a_kill_at_any_point_loses_and_doubles_nothing() {
     for point in ORDINARY {
         for _ in 0..3 {
             let back = die_at(&db, point);
+            // R000-32, R000-34: no lease has to run out; what the dead process had claimed is done by another, once.
             expect_resumed(&db, point, back);
         }
     }
@@ -418,6 +419,7 @@ fn a_step_that_takes_the_server_down_is_given_up_and_the_rest_goes_on() {
         println!("{crashes} crashes until the run was given up");
         assert!((2..=3).contains(&crashes), "{crashes} crashes until the run was given up");
     }
+    // R000-4, R002-11: what was given up is kept as a dead letter.
     let letters = db.rows("SELECT reason, count(*) FROM automation_internal.dead_letter GROUP BY reason");
     assert_eq!(letters, [[Some("crashed_server".to_owned()), Some("3".to_owned())]]);
     // Nobody else was blamed, and nothing is tried again by the next start.

@@ -14,7 +14,7 @@ fn prepared<'c>(cluster: &'c Cluster, sql: &str) -> Database<'c> {
     db
 }
 
-/// G9, R000-42, R000-43, R000-46, R000-47: 400 partitions, each crossed once, by four executors that are killed now and then.
+/// 400 partitions, each crossed once, by four executors that are killed now and then.
 #[test]
 fn a_window_fires_once_per_crossing_whatever_is_killed() {
     let cluster = Cluster::start();
@@ -38,7 +38,9 @@ fn a_window_fires_once_per_crossing_whatever_is_killed() {
         }
     }
     db.wait_until_drained(PATIENCE);
+    // G9, R000-43, R000-46, R000-47: each emission is counted once, whichever executor counts it and however often.
     assert_eq!(db.number("SELECT count(*) FROM automation_internal.window_event"), 4000);
+    // R000-42: `once` fires when the threshold is crossed.
     assert_eq!(db.number("SELECT count(*) FROM alarm"), 400);
     assert_eq!(db.number("SELECT count(DISTINCT who) FROM alarm"), 400);
 }
@@ -109,7 +111,7 @@ fn queued_runs_of_a_key_go_one_after_the_other_in_order() {
     db.expect_nothing_rescued();
 }
 
-/// R002-12 to R002-18: an automation that updates what it reacts to, and a pair that plays ping-pong, are paused by the
+/// An automation that updates what it reacts to, and a pair that plays ping-pong, are paused by the
 /// system after one hot run each; an innocent one goes on.
 #[test]
 fn what_feeds_itself_is_paused_and_nothing_else() {
@@ -137,11 +139,13 @@ fn what_feeds_itself_is_paused_and_nothing_else() {
         "SELECT count(*) = 2 FROM automation.automations WHERE status = 'paused'",
     );
     db.wait_until_drained(PATIENCE);
+    // R002-12, R002-15: paused, by the system.
     let shown = "SELECT name || ' ' || coalesce(disabled_by, '-') || ' ' || coalesce(disable_details ->> 'check', '-')
                    FROM automation.automations ORDER BY name";
     let told = db.column(shown);
     assert!(told.contains(&"self system own_writes".to_owned()), "{told:?}");
     assert!(told.contains(&"innocent - -".to_owned()), "{told:?}");
+    // R002-16, R002-17: one hot execution each, of which nothing was executed.
     let hot = "SELECT automation FROM automation.runs WHERE status = 'hot' ORDER BY 1";
     assert_eq!(db.column(hot).len(), 2, "{:?}", db.column(hot));
     // The first run was caused by a person, twenty by the automation itself; nothing was executed after that.

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use e2e::{Cluster, Database, Signal, Worker};
 
-/// How long doors must stay open.
-const HOLD: &str = "8 seconds";
+/// How long doors must stay open: longer than a busy machine needs to hold three hundred of them and to close some.
+const HOLD: &str = "15 seconds";
 
 /// Points that only what is held passes, and some that everything does.
 const POINTS: &[&str] = &["held", "hold_over", "timers_taken", "route_written", "before_commit"];
@@ -51,7 +51,7 @@ fn what_is_held_survives_kills_and_fires_once_and_not_early() {
     // A third is closed again, a third is touched.
     db.execute("UPDATE door SET state = 'closed' WHERE id % 3 = 0");
     db.execute("UPDATE door SET note = 1 WHERE id % 3 = 1");
-    let written = db.text("SELECT max(at) + interval '8 seconds' > clock_timestamp() FROM opened");
+    let written = db.text(&format!("SELECT max(at) + interval '{HOLD}' > clock_timestamp() FROM opened"));
     assert_eq!(written, "t", "the machine is too slow for this test");
     for _ in 0..3 {
         crash(&cluster, &db);
@@ -59,13 +59,13 @@ fn what_is_held_survives_kills_and_fires_once_and_not_early() {
     cluster.crash();
     cluster.start_again();
     db.wait_at_most(Duration::from_secs(60), "all is settled", SETTLED);
-    let wrong = db.column(
+    let wrong = db.column(&format!(
         "SELECT 'not once: ' || id FROM door LEFT JOIN rang USING (id) WHERE id % 3 <> 0 GROUP BY id HAVING count(run) <> 1
           UNION ALL
          SELECT 'though closed: ' || id FROM rang WHERE id % 3 = 0
           UNION ALL
-         SELECT 'early: ' || id FROM rang JOIN opened USING (id) WHERE rang.at < opened.at + interval '8 seconds'",
-    );
+         SELECT 'early: ' || id FROM rang JOIN opened USING (id) WHERE rang.at < opened.at + interval '{HOLD}'",
+    ));
     assert!(wrong.is_empty(), "{wrong:?}");
     let broken = "SELECT count(DISTINCT entity), count(*) FROM automation.runs WHERE ended_reason = 'hold_broken'";
     assert_eq!(db.rows(broken), [[Some("100".to_owned()), Some("100".to_owned())]]);

@@ -83,6 +83,7 @@ fn eight_endless_steps_of_one_owner_do_not_stop_another_owner() {
     let alice = author(&db, "alice");
     let told = alice.text("SELECT detail FROM automation.status() WHERE item = 'executors'");
     assert!(!told.contains("mallory"), "a role that is no member does not learn the name: {told}");
+    // R002-7: each owner has executors of its own.
     alice.open_shop();
     alice.add_jobs(5);
     alice.expect_each_job_done_once();
@@ -162,6 +163,7 @@ fn a_step_without_a_timeout_of_its_own_has_the_one_of_the_setting() {
         "all have ended",
         "SELECT count(*) = 3 FROM automation.runs WHERE status IN ('failed', 'completed')",
     );
+    // R000-33: a step that does not end keeps its executor no longer than this.
     let rows = alice.rows("SELECT automation, status, sqlstate FROM automation.runs ORDER BY automation");
     let expected = |name: &str, status: &str, state: Option<&str>| {
         vec![Some(name.to_owned()), Some(status.to_owned()), state.map(str::to_owned)]

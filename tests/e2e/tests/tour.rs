@@ -54,6 +54,7 @@ fn a_change_that_matches_is_worked_off_and_recorded() {
     assert_eq!(db.number("SELECT count(*) FROM automation.runs"), 1, "the small order starts no run");
     assert_eq!(db.column("SELECT status FROM automation.run_steps"), ["completed", "completed"]);
 
+    // R004-4: the action notify.
     let mut notifications = listener.notifications();
     let notification = notifications.timeout_iter(Duration::from_secs(30)).next().expect("a connection");
     let payload = notification.expect("a notification came").payload().to_owned();

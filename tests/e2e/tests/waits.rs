@@ -54,6 +54,7 @@ fn a_kill_at_any_point_of_a_wait_loses_and_doubles_nothing() {
         );
         println!("{point}: all done {} ms after the server was back", back.elapsed().as_millis());
     }
+    // R000-14: a wait and what can end it are written together or not at all, so no run is left that nothing ends.
     db.release(1, next);
     let took = db.expect_all_ended();
     println!("{} runs that had waited ended within {} ms", patient - 1, took.as_millis());
@@ -74,6 +75,7 @@ fn runs_wait_through_restarts_and_nothing_is_done_meanwhile() {
     db.wait_until("no run tries again", "SELECT NOT EXISTS (SELECT FROM automation.waiting WHERE kind = 'sql')");
     db.disconnect();
 
+    // R000-1, R000-25, R000-37: no state is polled, no run has a heartbeat, nothing is swept.
     cluster.expect_no_transactions("waiting_room", "a thousand runs wait");
 
     db.release(1, next);
@@ -100,8 +102,11 @@ fn a_timer_is_never_early_and_waits_for_no_later_one() {
     }
     db.wait_until("every alarm has rung", "SELECT count(*) = 20 FROM rung");
     assert_eq!(db.number("SELECT count(*) FROM rung WHERE at < due"), 0, "a timer was early");
-    let late = db.number("SELECT (extract(epoch FROM max(at - due)) * 1000)::bigint FROM rung");
-    println!("the latest timer was {late} ms late");
+    // On an idle machine none is more than a second late (G8). A busy one may hold up any of them, but hardly all twenty.
+    let late = db.rows("SELECT (extract(epoch FROM min(at - due)) * 1000)::bigint, max(at - due) FROM rung");
+    println!("the least and the most that a timer was late: {late:?}");
+    let least: i64 = late[0][0].as_deref().and_then(|least| least.parse().ok()).expect("a number");
+    assert!(least <= 1000, "every timer was late, the best of them by {least} ms");
 }
 
 #[test]
@@ -153,6 +158,7 @@ fn the_sweep_finds_what_was_lost() {
     db.execute("ALTER TABLE lamp ENABLE TRIGGER USER");
     db.execute("DELETE FROM automation_internal.timer");
     db.execute("SELECT automation.sweep()");
+    // R000-28: timers that were lost and changes that were not captured.
     db.wait_until("the untold have gone on", "SELECT count(*) = 3 FROM effect WHERE automation = 'until'");
     db.release(1, next);
     db.wait_until("all have ended", "SELECT NOT EXISTS (SELECT FROM automation_internal.run)");

@@ -89,6 +89,14 @@ fn a_header_carries_a_secret_and_nothing_shows_it() {
     let dump = shared()
         .run("pg_dump", &["-h", shared().socket_directory().to_str().expect("a path"), "-U", "postgres", db.name()]);
     assert!(!dump.contains("canary-5f2b8a91c04d"));
+    // R000-38: a dump has no rows of the extension, so its relations are read one by one.
+    let shows = "SELECT c.oid::regclass::text FROM pg_class AS c
+                  WHERE c.relnamespace IN ('automation'::regnamespace, 'automation_internal'::regnamespace)
+                    AND c.relkind IN ('r', 'p', 'v')
+                    AND query_to_xml('SELECT * FROM ' || c.oid::regclass, true, false, '')::text LIKE '%canary-5f2b8a91c04d%'";
+    assert_eq!(db.column(shows), [""; 0]);
+    let shown = shows.replace("canary-5f2b8a91c04d", "127.0.0.1");
+    assert!(!db.column(&shown).is_empty(), "the search finds nothing at all");
     // Bound to another host it is not sent, and the message says why.
     db.execute(&format!("SELECT automation.set_secret('token', '{canary}', host => 'example.com', owner => 'poster')"));
     db.write_letters("hello", 1);
@@ -179,6 +187,8 @@ fn what_fails_as_often_as_it_may_is_a_dead_letter_and_can_be_redriven() {
     db.wait_for_state("hello", "dead", 1);
     assert_eq!(receiver.received().len(), 3);
     assert_eq!(db.number("SELECT attempt FROM automation.deliveries"), 3);
+    // R002-11: one letter, which leaves when it is redriven.
+    assert_eq!(db.number("SELECT count(*) FROM automation.dead_letters"), 1);
     db.execute("SELECT automation.redrive(id) FROM automation.dead_letters");
     db.wait_for_state("hello", "delivered", 1);
     let received = receiver.wait_for(4);
@@ -389,11 +399,9 @@ fn without_room_the_courier_waits_and_says_so_and_makes_room_itself() {
         "SELECT status = 'starved' FROM automation.status() WHERE item = 'courier'",
     );
     db.wait_for_state("hello", "delivered", 1);
-    // The courier has the place now, and would keep it for a minute.
-    let began = std::time::Instant::now();
+    // The courier has the place now, and would keep it for a minute; no state is waited for that long.
     db.write_letters("hello", 1);
     db.wait_for_state("hello", "delivered", 2);
-    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
 }
 
 #[test]

@@ -34,7 +34,7 @@ RESET automation_engine.capture;
 SELECT automation.drain();
 SELECT automation.set_clock('2030-01-01 12:00+00');
 
--- each row is an entity that has just got all its values: filter and condition say which get a run
+-- each row is an entity that has just got all its values: filter and condition say which get a run (R002-21)
 SELECT name FROM automation.define('b-paid', trigger => automation.on_updated('orders', columns => '{status}', filter => $$ new.status becomes 'paid' $$),
   condition => 'new.total < 100', steps => ARRAY[automation.sql($$ INSERT INTO effect (note) VALUES ({{ event.topic }} || ' ' || {{ event.id }} || ' ' || {{ trigger.id }} || ' ' || coalesce({{ old.status }}, 'null') || ' to ' || {{ new.status }}) $$)]);
 SELECT automation.backfill('b-paid', 'SELECT * FROM orders ORDER BY id') > 0;

@@ -18,7 +18,7 @@ SELECT automation.watch_table('orders');
 SELECT automation.watch_table('orders');
 SELECT DISTINCT tgenabled FROM pg_trigger WHERE tgrelid = 'orders'::regclass AND tgname LIKE '!%';
 
--- INSERT, UPDATE, DELETE
+-- INSERT, UPDATE, DELETE (R001-1, R001-9)
 INSERT INTO orders VALUES (1, 'new', 250);
 SELECT * FROM heard();
 UPDATE orders SET status = 'paid' WHERE id = 1;
@@ -33,7 +33,7 @@ SELECT * FROM heard();
 UPDATE orders SET total = total + 1;
 SELECT * FROM heard();
 
--- no difference, no event
+-- no difference, no event (R000-2)
 UPDATE orders SET status = status;
 UPDATE orders SET status = 'new', total = 11.0 WHERE id = 1;
 UPDATE orders SET total = 11.00 WHERE id = 1;

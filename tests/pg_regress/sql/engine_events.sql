@@ -40,7 +40,7 @@ SELECT told_of() AS before \gset
 DELETE FROM item; INSERT INTO item VALUES (1), (3);
 SELECT happened();
 SELECT told_of() - :before AS told;
--- somebody listens: to failures alone
+-- somebody listens: to failures alone (R001-14)
 SELECT ok FROM automation.activate('g-fail');
 SELECT happened();
 SELECT told_of() AS before \gset
@@ -49,7 +49,7 @@ SELECT happened();
 SELECT told_of() - :before AS told;
 SELECT topic, kind, entity_id, depth, actor, payload - 'run' - 'took_ms' FROM automation.events WHERE topic = 'automation.failed';
 SELECT automation.drop_automation('g-fail');
--- to everything: a run that ends, one that waits and ends later, one that is cancelled
+-- to everything: a run that ends, one that waits and ends later, one that is cancelled (R001-14)
 SELECT name FROM automation.define('g-listen', trigger => automation.on_event('automation.#', filter => 'payload.automation like ''g-%'''), steps => ARRAY[says()]);
 SELECT automation.set_clock('2030-01-01 12:00+00') IS NOT NULL;
 DELETE FROM item; INSERT INTO item VALUES (1);
@@ -73,7 +73,7 @@ SELECT happened();
 SELECT automation.emit('g.end') > 0;
 SELECT happened();
 SELECT automation.drop_automation('g-long'), automation.drop_automation('g-end');
--- what becomes of an automation; a repeat is none (R003-18)
+-- what becomes of an automation (R003-19); a repeat is none (R003-18)
 SELECT ok, applied FROM automation.pause('g-work');
 SELECT ok, applied FROM automation.pause('g-work');
 SELECT ok, applied FROM automation.revert_to_draft('g-work');

@@ -12,7 +12,8 @@ INSERT INTO lenses.workflow_runs (id) VALUES (101), (102), (103);
 INSERT INTO agents.team_runs (id) VALUES (1), (2);
 SELECT automation.drain() > 0 AS drained;
 SELECT message FROM public.notifications ORDER BY id;
--- each by its transition
+-- each by its transition (R004-2, R004-3, R004-5), through the platform's own filter (R004-7); a notification is a row of the
+-- platform's own table (R004-14)
 UPDATE battles.battles SET status = 'closed', winner_contender_id = 'ada', finalized_at = now() WHERE id = 1;
 UPDATE battles.battles SET status = 'closed', finalized_at = now() WHERE id = 2;
 UPDATE lenses.workflow_runs SET status = 'succeeded' WHERE id = 101;
@@ -22,7 +23,11 @@ UPDATE agents.team_runs SET approval_status = 'approved' WHERE id = 1;
 UPDATE agents.team_runs SET approval_status = 'timed_out' WHERE id = 2;
 SELECT automation.drain() > 0 AS drained;
 SELECT message FROM public.notifications ORDER BY id;
+-- dispatch_workflow is a row of the platform's own table, with where it comes from (R004-4, R004-12)
 SELECT status, metadata FROM lenses.workflow_runs WHERE id < 100;
+-- what is recorded of each table (R004-6)
+SELECT kind, string_agg(DISTINCT f, ', ' ORDER BY f) FROM automation.events, jsonb_object_keys(next) AS f
+ WHERE kind IN ('battles', 'moderation_decisions', 'workflow_runs', 'team_runs') GROUP BY kind ORDER BY kind;
 -- an update that is none is nothing, also if the dispatcher is run again by hand (R004-11)
 UPDATE battles.battles SET finalized_at = finalized_at + interval '1 second';
 UPDATE audit.moderation_decisions SET decision_type = 'flagged';

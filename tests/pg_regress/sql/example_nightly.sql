@@ -17,10 +17,12 @@ BEGIN
     RETURN (SELECT coalesce(string_agg(automation || ' ' || status, ', ' ORDER BY automation), 'nothing')
               FROM automation.runs WHERE automation LIKE 'nightly-%' AND started_at >= moment);
 END $$;
+-- jobs that are staggered do not run at the same time (R001-28)
 SELECT pg_temp.ran_at('2030-02-01 02:59:59+00');
 SELECT pg_temp.ran_at('2030-02-01 03:00:00+00');
 SELECT pg_temp.ran_at('2030-02-01 03:04:59+00');
 SELECT pg_temp.ran_at('2030-02-01 03:05:00+00');
+-- the purge only observes: it says what it would do, and does nothing (R001-59)
 SELECT * FROM nightly.active_sessions;
 SELECT topic, payload FROM automation.events WHERE topic = 'session.would_expire';
 SELECT count(*) FROM nightly.session;

@@ -142,7 +142,7 @@ SELECT count(*) FROM automation_internal.timer;
 -- redrive: no such letter, NULL
 SELECT automation.redrive(-1);
 \echo :LAST_ERROR_SQLSTATE
--- a letter whose run ended: the run is tried again, the letter is gone
+-- a letter whose run ended: the run is tried again, the letter is gone (R002-11)
 INSERT INTO automation_internal.dead_letter (at, run_id, automation_id, owner, reason, error)
 SELECT now(), h.id, h.automation_id, h.owner, 'crashed_server', h.error FROM automation_internal.run_history AS h JOIN automation_internal.automation AS a ON a.id = h.automation_id WHERE a.name = 'x-mistake';
 SELECT automation, reason, error FROM automation.dead_letters;

@@ -19,7 +19,7 @@ CREATE VIEW runs AS SELECT entered, completed, failed, cancelled, skipped, activ
 SELECT * FROM funnel;
 SELECT count(automation.emit('f.go', jsonb_build_object('n', n))) FROM generate_series(1, 5) AS n;
 SELECT automation.drain();
--- 1 and 2 wait, 3 and 5 took the branch, 4 failed at its end; a forward branch skips what lies between (R003-37)
+-- 1 and 2 wait, 3 and 5 took the branch, 4 failed at its end (R003-26, R003-36); a forward branch skips what lies between (R003-37, R003-38)
 SELECT * FROM runs;
 SELECT * FROM funnel;
 SELECT automation.advance('2 hours') IS NOT NULL;

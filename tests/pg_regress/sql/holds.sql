@@ -27,7 +27,7 @@ BEGIN
                    FROM automation.waiting AS w WHERE w.kind = 'hold_for' ORDER BY w.run_id;
 END $$;
 
--- it is held for its time, and fires once, with the event that began it
+-- it is held for its time, and fires once, with the event that began it (R000-30)
 SELECT name, version FROM automation.define('h-open', trigger => automation.on_state('h_door', 'state', to_value => 'open', hold_for => '5 minutes', id => 'open'), steps => opened());
 INSERT INTO door VALUES (1, 'closed', 90), (2, 'closed', 90);
 SELECT at(0);
@@ -72,7 +72,7 @@ UPDATE door SET state = 'open';
 SELECT at(51);
 UPDATE door SET state = 'closed' WHERE id = 2;
 SELECT automation.advance('10 minutes') IS NOT NULL AS advanced, automation.drain() AS done;
-SELECT what FROM effect;
+SELECT what FROM effect ORDER BY what;
 ROLLBACK;
 SELECT at(52);
 -- removal cancels; so does TRUNCATE, for all
@@ -190,7 +190,7 @@ UPDATE door SET state = 'open', battery = -1;
 SELECT at(321);
 SELECT automation.drop_automation('h-filter');
 
--- the condition is looked at when the time is over, not when it begins
+-- the condition is looked at when the time is over, not when it begins (R000-48)
 CREATE TABLE house (id int PRIMARY KEY, empty boolean);
 SELECT automation.watch_table('house', kind => 'h_house');
 INSERT INTO house VALUES (1, false);

@@ -6,6 +6,7 @@ CREATE SCHEMA lic;
 SET search_path = lic, public;
 CREATE TABLE item (id int PRIMARY KEY, n int);
 SELECT automation.watch_table('item', kind => 'k_item');
+-- steps and a trigger are needed (R003-16); each refusal has its reason and its message (R003-17); the four edges (R003-15)
 SELECT status FROM automation.define('{"name": "k-empty", "triggers": [{"on": "call"}], "steps": [], "status": "draft"}'::jsonb);
 SELECT * FROM automation.activate('k-empty');
 SELECT status FROM automation.define('{"name": "k-idle", "triggers": [], "steps": [{"do": "sql", "sql": "SELECT 1"}], "status": "draft"}'::jsonb);
@@ -14,7 +15,7 @@ SELECT * FROM automation.activate('k-none');
 SELECT status FROM automation.define('k', trigger => automation.on_updated('k_item', columns => '{n}'), steps => ARRAY[automation.sql('SELECT 1')]);
 SELECT * FROM automation.revert_to_draft('k');
 SELECT * FROM automation.pause('k');
--- what its trigger needs is gone meanwhile: the kind, a column
+-- what its trigger needs is gone meanwhile: the kind, a column (R003-16)
 SELECT automation.unwatch_table('item');
 SELECT * FROM automation.activate('k');
 SELECT * FROM automation.resume('k');

@@ -45,7 +45,7 @@ SELECT warned('UPDATE item SET note = ''x''', '{"on": "event", "topic": "o.*"}')
 -- errors come alone
 SELECT warned('UPDATE item SET m = 1');
 
--- a pair, seen from whichever comes second; and when it is changed so that it ends
+-- a pair, seen from whichever comes second; and when it is changed so that it ends (R001-55)
 SELECT notices FROM automation.define('o-ping', trigger => automation.on_updated('o_item'), steps => ARRAY[automation.sql('INSERT INTO other VALUES ({{ new.id }}) ON CONFLICT DO NOTHING')]);
 SELECT notices FROM automation.define('o-pong', trigger => automation.on_changed('o_other'), steps => ARRAY[automation.sql('UPDATE item SET n = n + 1')]);
 SELECT notices FROM automation.define('o-pong', trigger => automation.on_changed('o_other'), steps => ARRAY[automation.sql('SELECT 1'), automation.publish('o.done')]);

@@ -16,7 +16,7 @@ CREATE FUNCTION with_mode(mode text, most int DEFAULT NULL, key text DEFAULT NUL
             'INSERT INTO done (what) VALUES (%L || {{ new.id }} || ''.'' || {{ new.step }})', mode || ' '))]) AS d $$;
 INSERT INTO job VALUES (1, 0), (2, 0);
 
--- single: the second is skipped, another entity is not concerned
+-- single: the second is skipped, another entity is not concerned (R003-25)
 SELECT with_mode('single');
 UPDATE job SET step = 1;
 SELECT automation.drain() > 0 AS worked;

@@ -11,7 +11,7 @@ CREATE VIEW state AS SELECT name, status, disabled_by, disable_details - 'disabl
 CREATE VIEW shown AS SELECT automation, r.status, ended_reason, count(*) FROM automation.runs AS r
   JOIN automation.automations AS a ON a.name = automation WHERE automation LIKE 's\_%' GROUP BY 1, 2, 3 ORDER BY 1, 2, 3;
 
--- dedup: equal events within the time start one run; what has no key is never equal to anything
+-- dedup: equal events within the time start one run; what has no key is never equal to anything (R001-41, R001-43)
 SELECT status FROM automation.define('s_dedup', dedup => automation.dedup('new.ref', '10 minutes'), condition => 'new.n > 0',
     trigger => automation.on_changed('s_item'),
     steps => ARRAY[automation.sql($$ INSERT INTO effect (what) VALUES ('dedup ' || {{ new.id }}) $$)]);
@@ -28,15 +28,29 @@ SELECT automation.advance('1 second') IS NULL AS advanced;
 INSERT INTO item VALUES (8, 1, 'x'), (9, 1, 'x');
 SELECT automation.drain() > 0 AS worked;
 SELECT what FROM effect ORDER BY n DESC LIMIT 1;
+-- each duplicate is counted, and is no warning in the log (R001-45)
 SELECT trigger, reason, count FROM automation.stat_gates WHERE automation = 's_dedup' ORDER BY 1, 2;
--- a claim is forgotten once it has expired
+SELECT count(*) AS warnings FROM automation.log WHERE automation = 's_dedup';
+-- a claim lasts as long as the automation says
 SELECT count(*), bool_and(expires_at = timestamptz '2030-01-01 00:20+00') AS for_ten_minutes FROM automation_internal.execution_claim WHERE key = 'key x';
 -- starts by hand are never duplicates (R001-51)
 SELECT automation.start_run('s_dedup', '{"n": 1, "ref": "x"}') > 0 AS started;
 ROLLBACK;
+-- a claim is forgotten once it has expired, by the clock on the wall, and not before (R001-46)
+BEGIN;
+SELECT automation.set_clock('2020-01-01 00:00+00') IS NULL AS set;
+INSERT INTO item VALUES (1, 1, 'old');
+SELECT automation.drain() > 0 AS worked;
+SELECT automation.set_clock(NULL) IS NULL AS unset;
+INSERT INTO item VALUES (2, 1, 'young');
+SELECT automation.drain() > 0 AS worked;
+SELECT key, expires_at > now() AS lasts FROM automation_internal.execution_claim ORDER BY 1;
+SELECT automation.sweep() IS NOT NULL AS swept;
+SELECT key, expires_at > now() AS lasts FROM automation_internal.execution_claim ORDER BY 1;
+ROLLBACK;
 SELECT automation.drop_automation('s_dedup');
 
--- max_executions: one too many pauses the automation; the execution is hot and does nothing (R002-13 to R002-18)
+-- max_executions: one too many pauses the automation; the execution is hot and does nothing (R002-10, R002-12 to R002-18)
 SELECT status FROM automation.define('s_often', max_executions => '3 per 1 minute', trigger => automation.on_created('s_item'),
     steps => ARRAY[automation.sql($$ INSERT INTO effect (what) VALUES ('often ' || {{ new.id }}) $$)]);
 BEGIN;
@@ -56,7 +70,7 @@ SELECT entered, completed, skipped, cancelled, active FROM automation.stat_autom
 SELECT level, code, automation, message, detail FROM automation.log WHERE automation = 's_often';
 SELECT role, action, details - 'disabled_at' AS details FROM automation.audit_log WHERE automation = 's_often' ORDER BY action;
 SELECT topic, payload FROM automation.events WHERE topic = 'automation.paused' AND payload ->> 'automation' = 's_often';
--- only a person makes it active again, and then it is counted anew from what is left of the minute
+-- only a person makes it active again, and then it is counted anew from what is left of the minute (R002-20)
 INSERT INTO item VALUES (20);
 SELECT automation.drain() > 0 AS worked;
 SELECT ok, applied FROM automation.activate('s_often');
@@ -75,7 +89,7 @@ INSERT INTO item SELECT g FROM generate_series(1000, 1299) AS g;
 SELECT automation.drain() > 0 AS worked;
 SELECT * FROM shown;
 SELECT automation.drop_automation('s_busy');
--- ... unless it feeds itself: twenty executions in five minutes that go back to itself
+-- ... unless it feeds itself: twenty executions in five minutes that go back to itself (R002-12, R002-13)
 SELECT status FROM automation.define('s_self', trigger => automation.on_updated('s_item'),
     steps => ARRAY[automation.sql($$ UPDATE item SET n = coalesce(n, 0) + 1 WHERE id = {{ new.id }} $$)]);
 UPDATE item SET n = 1 WHERE id = 1000;
@@ -86,7 +100,7 @@ SELECT automation.drain() > 0 AS worked;
 SELECT * FROM state;
 SELECT * FROM shown;
 SELECT automation.drop_automation('s_self');
--- a pair that plays ping-pong
+-- a pair that plays ping-pong (R001-55)
 SELECT status FROM automation.define('s_ping', trigger => automation.on_event('safe.ping'), steps => ARRAY[automation.publish('safe.pong')]);
 SELECT status FROM automation.define('s_pong', trigger => automation.on_event('safe.pong'), steps => ARRAY[automation.publish('safe.ping')]);
 SELECT automation.emit('safe.ping') > 0 AS emitted, automation.emit('safe.ping') > 0 AS emitted, automation.emit('safe.ping') > 0 AS emitted;
@@ -95,7 +109,7 @@ SELECT * FROM state;
 SELECT automation, status, count(*) FROM automation.runs WHERE automation IN ('s_ping', 's_pong') AND status = 'hot' GROUP BY 1, 2 ORDER BY 1;
 SELECT automation.drop_automation('s_ping'), automation.drop_automation('s_pong');
 
--- the breaker: five failed runs in a row
+-- the breaker: five failed runs in a row (R003-9)
 SELECT status FROM automation.define('s_fails', trigger => automation.on_created('s_item', filter => 'new.id >= 2000'),
     steps => ARRAY[automation.sql($$ INSERT INTO effect (what) VALUES (1 / {{ new.n }}) $$)]);
 INSERT INTO item VALUES (2001, 0), (2002, 0), (2003, 0), (2004, 0), (2005, 1), (2006, 0), (2007, 0), (2008, 0), (2009, 0);

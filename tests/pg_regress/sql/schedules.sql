@@ -28,7 +28,7 @@ $$ SELECT concat_ws(' ', automation, due_at, due_in, reason) FROM automation.tim
 CREATE FUNCTION ticks() RETURNS SETOF text LANGUAGE sql AS
 $$ SELECT concat_ws(' ', trigger, tick, status, CASE WHEN made_up THEN 'made up' END, reason, CASE WHEN run_id IS NOT NULL THEN 'run' END) FROM automation.ticks ORDER BY tick $$;
 
--- never early, once per tick, and seen by the run as what it is
+-- never early, once per tick, and seen by the run as what it is (R000-30, R001-27)
 BEGIN;
 SELECT automation.set_clock('2030-01-01 08:59:30+00');
 SELECT name, version, status FROM automation.define('s-nine', trigger => automation.on_cron('0 9 * * *', id => 'morning'), steps => ARRAY[
@@ -55,7 +55,7 @@ SELECT what FROM effect;
 SELECT count(*) FROM automation.ticks;
 ROLLBACK;
 
--- daylight saving in New York: forward at 02:00 on 10 March 2030, back at 02:00 on 3 November
+-- daylight saving in New York: forward at 02:00 on 10 March 2030, back at 02:00 on 3 November (R001-58)
 BEGIN;
 SELECT automation.set_clock('2030-03-09 00:00-05');
 SELECT name FROM automation.define('s-dst', triggers => ARRAY[automation.on_cron('30 2 * * *', timezone => 'America/New_York', id => 'half past two'), automation.on_cron('0 9 * * *', timezone => 'america/new_york', id => 'nine')], steps => ARRAY[

@@ -22,20 +22,20 @@ SELECT name FROM automation.define('w-see', trigger => automation.on_updated('w_
     INSERT INTO effect (what) VALUES ({{ event.topic }} || ' ' || {{ event.op }} || ' ' || {{ event.id | default('-') }} || ' from ' || {{ old.status | default('-') }}
         || ' to ' || {{ new.status | default('-') }} || ' changed ' || {{ event.changed | json }} || ' payload ' || {{ payload | json }}
         || ' by ' || {{ trigger.id }}) $$)]);
--- an update, in full
+-- an update, in full (R001-52)
 SELECT automation.start_with_event('w-see', '{"kind": "w_item", "id": 7, "prev": {"id": 7, "status": "new", "n": 1}, "next": {"id": 7, "status": "paid", "n": 1}}') AS run \gset
 SELECT happened();
 SELECT status, entity, trigger, event_id IS NOT NULL FROM automation.runs WHERE id = :run;
--- the same again, written in another order, is the same run; another is another
+-- the same again, written in another order, is the same run; another is another (R001-41, R001-52)
 SELECT automation.start_with_event('w-see', '{"next": {"n": 1, "status": "paid", "id": 7}, "kind": "w_item", "id": "7", "old": {"id": 7, "status": "new", "n": 1}}') = :run AS same;
 SELECT happened();
 SELECT automation.start_with_event('w-see', '{"kind": "w_item", "id": 7, "next": {"id": 7, "status": "paid"}}') <> :run AS another;
 SELECT happened();
--- but not for ever
+-- but not for ever (R001-41: ten minutes)
 SELECT automation.advance('11 minutes') IS NOT NULL;
 SELECT automation.start_with_event('w-see', '{"kind": "w_item", "id": 7, "prev": {"id": 7, "status": "new", "n": 1}, "next": {"id": 7, "status": "paid", "n": 1}}') <> :run AS another;
 SELECT happened();
--- nor after a rollback
+-- nor after a rollback (R001-44)
 BEGIN;
 SELECT automation.start_with_event('w-see', '{"topic": "w.never", "payload": {"a": 1}}') > 0;
 ROLLBACK;
@@ -50,7 +50,7 @@ UPDATE item SET status = 'sold';
 SELECT happened();
 SELECT automation.start_with_event('w-see', to_jsonb(e)) > 0 FROM automation.events AS e WHERE e.kind = 'w_item' AND e.op = 'updated';
 SELECT happened();
--- start_run() is never a duplicate
+-- start_run() is never a duplicate (R001-51)
 SELECT automation.start_run('w-see', '{"a": 1}') <> automation.start_run('w-see', '{"a": 1}') AS two;
 SELECT happened();
 -- a run that waits, fails and is tried again keeps the event

@@ -50,7 +50,7 @@ SELECT * FROM effect ORDER BY note;
 SELECT rescued();
 TRUNCATE effect;
 
--- a change that was not captured
+-- a change that was not captured (R000-28)
 SELECT automation.start_run('sweep_lamp') > 0 AS started;
 UPDATE lamp SET lit = false WHERE id = 1;
 CALL work();
@@ -67,7 +67,7 @@ SELECT rescued();
 SELECT * FROM told;
 TRUNCATE effect;
 
--- timers, the run's own deadline and the wake-index, lost
+-- timers, the run's own deadline and the wake-index, lost (R000-28, R003-34)
 SELECT count(*) FROM automation_internal.timer;
 DELETE FROM automation_internal.timer;
 DELETE FROM automation_internal.wake_index;
@@ -83,7 +83,7 @@ SELECT rescued();
 BEGIN;
 SELECT automation.advance('61 minutes') IS NOT NULL AS advanced;
 SELECT automation.drain();
-SELECT * FROM effect;
+SELECT * FROM effect ORDER BY note;
 ROLLBACK;
 
 -- a lane that is looked at in vain beside one that moves is looked at again

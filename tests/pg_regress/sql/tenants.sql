@@ -20,14 +20,14 @@ END $$;
 CREATE FUNCTION says() RETURNS automation.step LANGUAGE sql AS
 $$ SELECT automation.sql('INSERT INTO ten.effect (what) VALUES ({{ run.automation + '' '' + event.topic + '' of '' + (event.tenant | default(''nobody'')) }})') $$;
 
--- reserved and malformed names, where an automation is defined, an event published, a signal sent
+-- reserved and malformed names, where an automation is defined, an event published, a signal sent (R001-16)
 SELECT tried($$ SELECT * FROM automation.define('n-x', trigger => automation.on_call(), tenant => '_x', steps => ARRAY[automation.sql('SELECT 1')]) $$);
 SELECT tried($$ SELECT * FROM automation.define('n-x', trigger => automation.on_call(), tenant => '_system', steps => ARRAY[automation.sql('SELECT 1')]) $$);
 SELECT tried($$ SELECT * FROM automation.define('n-x', trigger => automation.on_call(), tenant => '', steps => ARRAY[automation.sql('SELECT 1')]) $$);
 SELECT tried($$ SELECT automation.emit('n.x', tenant => '_x') $$);
 SELECT tried($$ SELECT automation.signal('n-go', tenant => '_x') $$);
 
--- triggers on changes, on derived events, on what is published
+-- triggers on changes, on derived events, on what is published (R001-11, R001-16, R001-25, R004-16)
 SELECT name FROM automation.define('n-acme', triggers => ARRAY[automation.on_changed('n_item'), automation.on_event('n.*')], tenant => 'acme', steps => ARRAY[says()]);
 SELECT name FROM automation.define('n-other', triggers => ARRAY[automation.on_changed('n_item'), automation.on_event('n.*')], tenant => 'other', steps => ARRAY[says()]);
 SELECT name FROM automation.define('n-all', triggers => ARRAY[automation.on_event('n.*')], steps => ARRAY[says()]);
@@ -37,7 +37,7 @@ UPDATE item SET status = 'paid';
 SELECT happened();
 SELECT count(automation.emit('n.said', tenant => t)) FROM unnest('{acme,other,NULL}'::text[]) AS t;
 SELECT happened();
--- what a run publishes belongs to its tenant, whether by a step or from SQL
+-- what a run publishes belongs to its tenant, whether by a step or from SQL (R001-15)
 SELECT name FROM automation.define('n-talk', trigger => automation.on_event('n.go'), steps => ARRAY[
     automation.publish('n.told'), automation.sql('SELECT automation.emit(''n.called'')'), automation.run('n-sub')]);
 SELECT name FROM automation.define('n-sub', trigger => automation.on_call(), steps => ARRAY[says()]);

@@ -171,7 +171,7 @@ SELECT automation.drain();
 SELECT told(:a);
 \i :check
 
--- R000-18 to R000-21: structured conditions; what is waited for is told in words
+-- R000-18 to R000-21: structured conditions; what is waited for is told in words; every kind is read anew (R000-26)
 SELECT automation.set_state('w_health', 'db', '{"status": "down"}') > 0, automation.set_state('w_sensor', 't1', '{"value": 10}') > 0;
 SELECT name FROM automation.define('{"name": "w-struct", "trigger": {"on": "call"}, "steps": [{"id": "w", "do": "wait_until", "until": {"and": [
     {"state": {"kind": "w_health", "id": "db", "field": "status", "is": "up"}}, {"or": [{"numeric_state": {"value": "state.w_sensor.t1.value", "above": 20}}, {"not": {"state": {"kind": "w_health", "id": "{{ payload.other }}", "is": "up"}}}]}]}}]}');

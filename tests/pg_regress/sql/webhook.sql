@@ -45,7 +45,7 @@ SELECT * FROM refused(automation.webhook('no-such-endpoint'), automation.webhook
 SELECT automation.set_endpoint('warehouse', 'https://warehouse.example/hook');
 SELECT hint FROM refused(automation.webhook('warehous'));
 
--- what a step orders
+-- what a step orders (R004-4, R004-13)
 SELECT automation.drop_automation('k-doc');
 CREATE VIEW ordered AS
 SELECT o.step, o.endpoint, o.url, o.method, o.headers,

@@ -43,7 +43,7 @@ SELECT n.id > f.id AS new_id, n.message_id = f.message_id AS same_message, (n.ow
      = (f.owner, f.automation_id, f.run_id, f.step, f.event_id, f.tenant, f.url, f.method, f.headers::text, f.body, f.delivery, f.timeout_ms, f.max_attempts, f.backoff::text) AS same, n.state, n.attempt, n.next_at <= clock_timestamp() AS due
   FROM automation_internal.outbox AS n, first_one AS f;
 SELECT state, count(*) FROM automation.deliveries GROUP BY state ORDER BY state;
--- given up: a letter for a person
+-- given up: a letter for a person (R004-13)
 SELECT ended('dead', 500, 'it answered 500') > 0 AS ended;
 SELECT automation, reason, error, delivery_id IS NOT NULL AS about_delivery FROM automation.dead_letters;
 SET ROLE regress_g_bob;

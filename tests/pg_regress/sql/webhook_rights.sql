@@ -46,7 +46,7 @@ SELECT name, host, rotated_until, owner FROM automation.secrets;
 SELECT automation.set_secret('signing', 'whsec_' || encode(sha256('new'), 'base64'));
 SELECT name, rotated_until - created_at AS rotated_for FROM automation.secrets;
 RESET ROLE;
--- sealed, each time differently, and nowhere in clear
+-- sealed, each time differently, and nowhere in clear (R000-38, R004-13)
 SELECT count(*), count(DISTINCT sealed), min(length(sealed)) > 40 AS long FROM automation_internal.secret;
 SELECT count(*) FROM automation_internal.secret AS s WHERE position('canary'::bytea IN s.sealed) > 0 OR s::text LIKE '%canary%';
 SELECT count(*) FROM automation_internal.audit AS a WHERE a::text LIKE '%canary%' OR a::text LIKE '%whsec%';
@@ -114,7 +114,7 @@ SELECT notices FROM automation.define('r-group', trigger => automation.on_event(
 RESET ROLE;
 SELECT notices FROM automation.define('r-super', trigger => automation.on_event('r.s'), steps => ARRAY[automation.webhook('https://crm.example.com/', id => 's')]);
 
--- another role sees nothing of it and cannot use it
+-- another role sees nothing of it and cannot use it (R000-38)
 SET ROLE regress_w_bob;
 SELECT (SELECT count(*) FROM automation.secrets) AS secrets, (SELECT count(*) FROM automation.endpoints) AS endpoints, (SELECT count(*) FROM automation.egress_rules) AS rules;
 SELECT automation.drop_secret('api-token'), automation.drop_endpoint('crm');

@@ -35,10 +35,10 @@ SELECT automation.drain() > 0 AS worked;
 SELECT automation.advance('1 microsecond') IS NULL AS advanced;
 INSERT INTO login VALUES (8, 'bob', false);
 SELECT automation.drain() > 0 AS worked;
--- 'once' fires when the count reaches the threshold, each time it comes from below
+-- 'once' fires when the count reaches the threshold, each time it comes from below (R000-42)
 SELECT who, counted FROM alarm WHERE n > 0 ORDER BY n;
 SELECT * FROM refused;
--- each occurrence that counts has a row of its own (R000-41), which is kept as long as the window looks back (R000-44)
+-- each occurrence that counts has a row of its own (R000-41), which is kept as long as the window looks back
 SELECT a.name, count(*), bool_and(w.keep_until = w.at + interval '10 minutes') AS kept_for_the_window
   FROM automation_internal.window_event AS w JOIN automation_internal.automation AS a ON a.id = w.automation_id
  WHERE a.name LIKE 'w\_%' GROUP BY 1 ORDER BY 1;
@@ -51,7 +51,7 @@ SELECT automation, count(*) FROM automation.runs WHERE automation LIKE 'w\_%' GR
 INSERT INTO login VALUES (13, 'eve', false);
 SELECT automation.drain() > 0 AS worked;
 SELECT automation, count(*) FROM automation.runs WHERE automation LIKE 'w\_%' GROUP BY 1 ORDER BY 1;
--- a partition that is null falls back to the entity, never to one for all; tenants are apart
+-- a partition that is null falls back to the entity, never to one for all; tenants are apart (R000-40)
 INSERT INTO login VALUES (21, NULL, false, NULL), (22, NULL, false, NULL), (23, NULL, false, NULL), (24, 'zoe', false, 'red'),
                          (25, 'zoe', false, 'blue'), (26, 'zoe', false, 'red'), (27, 'zoe', false, 'blue');
 SELECT automation.drain() > 0 AS worked;
@@ -86,13 +86,26 @@ SELECT automation.advance('1 minute') IS NULL AS advanced;
 SELECT automation.drain() > 0 AS worked;
 SELECT who, counted FROM alarm WHERE who = 'topic';
 COMMIT;
--- pruned when no window looks back so far
+-- pruned when no window looks back so far, which goes by the clock on the wall; what is younger stays (R000-44)
+BEGIN;
+SELECT automation.set_clock('2020-01-01 00:00+00') IS NULL AS set;
+INSERT INTO login VALUES (41, 'old', false);
+SELECT automation.drain() > 0 AS worked;
+SELECT automation.set_clock(NULL) IS NULL AS unset;
+INSERT INTO login VALUES (42, 'young', false);
+SELECT automation.drain() > 0 AS worked;
+CREATE VIEW counted AS SELECT a.name, w.key, w.keep_until > now() AS looks_back FROM automation_internal.window_event AS w
+  JOIN automation_internal.automation AS a ON a.id = w.automation_id WHERE w.key IN ('per old', 'per young') ORDER BY 1, 2;
+SELECT * FROM counted;
 SELECT automation.sweep() IS NOT NULL AS swept;
+SELECT * FROM counted;
+ROLLBACK;
 -- dropping the automation takes its counts along (R000-45)
 SELECT automation.drop_automation('w_guess'), automation.drop_automation('w_once'), automation.drop_automation('w_topic');
 SELECT count(*) FROM automation_internal.window_event;
 
--- mistakes
+-- mistakes; no window looks back longer than 24 hours (R000-44)
+SELECT automation.define('w_bad', trigger => automation.on_created('w_login', window_count => 3, window_within => '24 hours 1 second'), steps => ARRAY[automation.sql('SELECT 1')]);
 \set VERBOSITY default
 SELECT automation.define('w_bad', trigger => automation.on_created('w_login', window_count => 3), steps => ARRAY[automation.sql('SELECT 1')]);
 SELECT automation.define('w_bad', trigger => automation.on_created('w_login', window_count => 0, window_within => '1 minute'), steps => ARRAY[automation.sql('SELECT 1')]);

@@ -147,6 +147,7 @@ mod tests {
 
     #[test]
     fn more_than_twenty_executions_in_a_minute_are_a_storm_said_once_a_minute_r001_42() {
+        // R001-61: the constant.
         let minute = Timestamp(60_000_000);
         assert!(!storm(20, None, minute));
         assert!(storm(21, None, minute));

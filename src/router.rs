@@ -1,5 +1,6 @@
 //! Stage 1: events in, dispatches out. Reads a bounded batch of the log, asks every trigger on each event's topic, and
 //! moves the cursor, in the caller's transaction. Runs no user SQL and evaluates only filters over the event itself.
+mod deep;
 mod definitions;
 pub mod derived;
 mod ears;
@@ -285,6 +286,7 @@ fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, b
         tenant_columns: OnceCell::new(),
         holds: Holds::default(),
         filter_errors: HashMap::new(),
+        cuts: Vec::new(),
     };
     let mut freed = Vec::new();
     if !events.is_empty() {
@@ -339,6 +341,8 @@ struct Plan {
     holds: Holds,
     /// Filters that could not be evaluated: how often, and for which event last.
     filter_errors: HashMap<FilterError, (i64, Option<i64>)>,
+    /// Events that were too deep in a chain of causes to start an automation.
+    cuts: Vec<deep::Cut>,
 }
 
 impl Plan {
@@ -401,6 +405,9 @@ impl Plan {
             }
             other => {
                 let owner = other.map_or(event.role, |active| active.owner);
+                if let Some(active) = other {
+                    self.cut(active, event, None, field("parent").is_some());
+                }
                 let reason = if other.is_some() { "chain_too_deep" } else { "automation_not_active" };
                 // So that a request to cancel it does not stay behind.
                 self.started.push(run_id);
@@ -452,6 +459,7 @@ impl Plan {
     fn write(mut self) -> (usize, Vec<pg_sys::Oid>) {
         self.settle_checks();
         slow::pause_stopped();
+        self.pause_loops();
         self.log_filter_errors();
         let cancelled = store::router::take_cancelled(&self.started);
         for run_id in cancelled {

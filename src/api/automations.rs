@@ -330,6 +330,8 @@ pub fn tell(known: &Automation, from: Status, to: Status, action: &str) {
     match to {
         Status::Active => {
             gates::forget_failures(known.id);
+            // A person has seen what there was; it is not held against what comes.
+            gates::forget_executions(known.id);
             super::bulk::go_on(known.id);
             thaw(known.id);
             // One that cannot be read is left out by the router as well, which says so.

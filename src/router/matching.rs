@@ -85,6 +85,7 @@ impl Plan {
             if fires && too_deep {
                 self.count(active, trigger_no).refused += 1;
                 refused.push(active.name.clone());
+                self.cut(active, event, Some(trigger_no as i16), false);
                 fires = false;
             }
             if fires {

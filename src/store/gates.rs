@@ -90,6 +90,13 @@ pub fn add_execution(automation_id: i32, at: Micros, entity: Option<&str>, own: 
     as_engine(|| execute(ADD_EXECUTION, &args));
 }
 
+const FORGET_EXECUTIONS: &str = "DELETE FROM automation_internal.execution AS e WHERE e.automation_id = $1";
+
+/// Begins to count the executions of an automation anew.
+pub fn forget_executions(automation_id: i32) {
+    as_engine(|| execute(FORGET_EXECUTIONS, &[automation_id.into()]));
+}
+
 // A run is either live or in the history, and its event is kept at least as long as it can be the cause of another.
 const GOES_BACK: &str = "
     WITH RECURSIVE chain (automation_id, event_id, depth) AS (

@@ -70,12 +70,20 @@ SELECT entered, completed, skipped, cancelled, active FROM automation.stat_autom
 SELECT level, code, automation, message, detail FROM automation.log WHERE automation = 's_often';
 SELECT role, action, details - 'disabled_at' AS details FROM automation.audit_log WHERE automation = 's_often' ORDER BY action;
 SELECT topic, payload FROM automation.events WHERE topic = 'automation.paused' AND payload ->> 'automation' = 's_often';
--- only a person makes it active again, and then it is counted anew from what is left of the minute (R002-20)
+-- only a person makes it active again, and then it is counted anew: it has all its executions though the minute is not over (R002-20)
 INSERT INTO item VALUES (20);
 SELECT automation.drain() > 0 AS worked;
+SELECT ok, applied FROM automation.resume('s_often');
+SELECT * FROM state;
+INSERT INTO item VALUES (21), (22), (23);
+SELECT automation.drain() > 0 AS worked;
+SELECT * FROM shown;
+SELECT * FROM state;
+INSERT INTO item VALUES (24);
+SELECT automation.drain() > 0 AS worked;
+SELECT * FROM state;
 SELECT ok, applied FROM automation.activate('s_often');
-SELECT automation.advance('2 minutes') IS NULL AS advanced;
-INSERT INTO item VALUES (21);
+INSERT INTO item VALUES (25);
 SELECT automation.drain() > 0 AS worked;
 SELECT what FROM effect ORDER BY n DESC LIMIT 1;
 SELECT * FROM state;
@@ -90,16 +98,44 @@ SELECT automation.drain() > 0 AS worked;
 SELECT * FROM shown;
 SELECT automation.drop_automation('s_busy');
 -- ... unless it feeds itself: twenty executions in five minutes that go back to itself (R002-12, R002-13)
+SELECT status FROM automation.define('s_short', trigger => automation.on_updated('s_item', filter => 'new.n < 9'),
+    steps => ARRAY[automation.sql($$ UPDATE item SET n = n + 1 WHERE id = {{ new.id }} $$)]);
+UPDATE item SET n = 1 WHERE id BETWEEN 1290 AND 1299;
+SELECT automation.drain() > 0 AS worked;
+SELECT * FROM state;
+SELECT automation.drop_automation('s_short');
+-- ... or feeds itself until the chain of causes is cut off: the next change does not do as many runs again
 SELECT status FROM automation.define('s_self', trigger => automation.on_updated('s_item'),
     steps => ARRAY[automation.sql($$ UPDATE item SET n = coalesce(n, 0) + 1 WHERE id = {{ new.id }} $$)]);
+SELECT status FROM automation.define('s_listener', trigger => automation.on_updated('s_item'), steps => ARRAY[automation.set('{"heard": true}')]);
 UPDATE item SET n = 1 WHERE id = 1000;
 SELECT automation.drain() > 0 AS worked;
+SELECT n FROM item WHERE id = 1000;
 SELECT * FROM state;
+SELECT automation, status, ended_reason, trigger, count(*) FROM automation.runs WHERE automation IN ('s_self', 's_listener') GROUP BY 1, 2, 3, 4 ORDER BY 1, 2;
+SELECT code, automation, regexp_replace(message, 'event \d+', 'event N') AS message, detail FROM automation.log WHERE code IN ('chain_too_deep', 'hot_flow') AND at >= (SELECT min(started_at) FROM automation.runs WHERE automation = 's_self') ORDER BY code;
+SELECT role, action, details - 'disabled_at' AS details FROM automation.audit_log WHERE automation = 's_self' AND action = 'automation.paused';
 UPDATE item SET n = 1 WHERE id = 1001;
 SELECT automation.drain() > 0 AS worked;
-SELECT * FROM state;
+SELECT n FROM item WHERE id = 1001;
 SELECT * FROM shown;
 SELECT automation.drop_automation('s_self');
+SELECT automation.drop_automation('s_listener');
+-- the end of a straight chain, which goes back to no run of its own, is refused and not paused
+SELECT count(*) FROM generate_series(1, 18) AS g, automation.define('s_link_' || g, trigger => automation.on_event('safe.link' || g), steps => ARRAY[automation.publish('safe.link' || g + 1)]);
+SELECT automation.emit('safe.link1') > 0 AS emitted;
+SELECT automation.drain() > 0 AS worked;
+SELECT status, count(*) FROM automation.automations WHERE name LIKE 's_link_%' GROUP BY 1;
+SELECT count(*) FROM automation.runs WHERE automation LIKE 's_link_%';
+SELECT count(automation.drop_automation(name)) FROM automation.automations WHERE name LIKE 's_link_%';
+-- one that starts itself by hand, and one that calls itself by a step, which fails
+SELECT status FROM automation.define('s_hand', trigger => automation.on_call(), steps => ARRAY[automation.sql($$ SELECT automation.start_run('s_hand') $$)]);
+SELECT status FROM automation.define('s_calls', breaker => 0, trigger => automation.on_call(), steps => ARRAY[automation.run('s_calls')]);
+SELECT automation.start_run('s_hand') > 0 AS started, automation.start_run('s_calls') > 0 AS started;
+SELECT automation.drain() > 0 AS worked;
+SELECT * FROM state;
+SELECT automation, status, ended_reason, count(*) FROM automation.runs WHERE automation IN ('s_hand', 's_calls') GROUP BY 1, 2, 3 ORDER BY 1, 2, 3;
+SELECT automation.drop_automation('s_hand'), automation.drop_automation('s_calls');
 -- a pair that plays ping-pong (R001-55)
 SELECT status FROM automation.define('s_ping', trigger => automation.on_event('safe.ping'), steps => ARRAY[automation.publish('safe.pong')]);
 SELECT status FROM automation.define('s_pong', trigger => automation.on_event('safe.pong'), steps => ARRAY[automation.publish('safe.ping')]);

@@ -124,6 +124,50 @@ impl Hot {
     }
 }
 
+/// A chain of causes that has come to its limit: the event at its end starts nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chain {
+    /// How many runs led to the event.
+    pub depth: i16,
+    /// How many are allowed.
+    pub limit: i16,
+    /// One of them is a run of the automation that the event would have started.
+    pub own: bool,
+    /// A step `run` would have started it.
+    pub called: bool,
+}
+
+impl Chain {
+    /// Is the automation part of a loop, which would be cut off here again and again? The last automation of a long
+    /// straight chain is not. One that calls itself by a step `run` is not paused either: its step fails, and with it every
+    /// run that waits for it, so nothing goes on.
+    pub fn is_loop(&self) -> bool {
+        self.own && !self.called
+    }
+
+    /// Why nothing is executed.
+    pub fn reason(&self) -> Reason {
+        let clause = format!("at most {} runs that cause one another", self.limit);
+        Reason::new(
+            Code::Hot,
+            clause,
+            format!("this would be number {}, and the automation feeds itself", self.depth + 1),
+        )
+    }
+
+    /// What is stored with the automation that is paused for it.
+    pub fn disable_details(&self, at: Timestamp) -> Json {
+        json!({
+            "disabled_by": "system",
+            "disabled_at": at.to_string(),
+            "reason": Code::Hot.word(),
+            "check": "chain_too_deep",
+            "depth": self.depth,
+            "limit": self.limit,
+        })
+    }
+}
+
 /// Is it worth a warning that an automation was executed so often within the last minute? It never holds anything back,
 /// and is said once a minute.
 pub fn storm(executions: u64, warned: Option<Timestamp>, now: Timestamp) -> bool {

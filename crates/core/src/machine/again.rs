@@ -23,13 +23,14 @@ impl State {
     /// The state of a failed run, ready to try again what failed.
     pub fn to_try_again(mut self, program: &Program) -> State {
         self.failing = None;
-        self.executed = 0;
+        (self.executed, self.taken) = (0, 0);
         // the job has counted it already
         self.job = None;
         let mut place = 0;
         // lanes that come back may have lanes themselves
         while let Some(thread) = self.threads.get_mut(place) {
             thread.failed = 0;
+            thread.frames.iter_mut().for_each(|frame| frame.counted = 0);
             let mut back = Vec::new();
             match &mut thread.wait {
                 Some(Wait { step, what: WaitFor::Lanes { left, failed }, .. }) => {

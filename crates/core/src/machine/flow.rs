@@ -52,9 +52,9 @@ impl Machine<'_> {
     }
 
     pub(super) fn pop_frame(&mut self, place: usize) {
-        let thread = &mut self.state.threads[place];
-        if let Some(frame) = thread.frames.pop() {
-            thread.vars = frame.vars;
+        if let Some(frame) = self.state.threads[place].frames.pop() {
+            self.count_left(place, &frame);
+            self.state.threads[place].vars = frame.vars;
         }
     }
 
@@ -81,7 +81,7 @@ impl Machine<'_> {
             thread.pc = done;
             return;
         }
-        thread.frames.push(Frame { vars: thread.vars.clone(), round: 1, rounds, items });
+        thread.frames.push(Frame { vars: thread.vars.clone(), round: 1, rounds, items, counted: 0 });
         let begin = match repeat {
             Repeat::While(condition) => self.holds(place, condition, world),
             _ => Ok(true),
@@ -120,7 +120,10 @@ impl Machine<'_> {
                 let message = format!("a loop does not take more than {MAX_ROUNDS} rounds");
                 self.failed(place, number, error("54000", &message, None));
             }
-            Ok(true) => self.state.threads[place].pc = body,
+            Ok(true) => {
+                self.count_round(place);
+                self.state.threads[place].pc = body;
+            }
             Ok(false) => {
                 self.pop_frame(place);
                 self.state.threads[place].pc += 1;

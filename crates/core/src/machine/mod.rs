@@ -6,6 +6,7 @@
 
 mod again;
 mod bulk;
+mod count;
 mod failure;
 mod flow;
 mod scope;
@@ -14,6 +15,7 @@ mod waits;
 
 pub use again::NoStart;
 pub use bulk::Surroundings;
+pub use count::MOST_STEPS;
 pub use failure::{error, fault, text_of};
 pub use scope::ThreadScope;
 pub use state::{Failing, Frame, JobItem, Kept, LaneFailure, State, Thread, Wait, WaitFor};
@@ -277,7 +279,7 @@ impl<'p> Machine<'p> {
             if self.state.threads[place].wait.is_none() {
                 let named = self.named.take_if(|thread| *thread == self.state.threads[place].id);
                 if named.is_some() && self.state.threads[place].failed == 0 {
-                    self.state.executed -= 1;
+                    self.uncount(place);
                 }
                 let (step, _) = self.current(place);
                 self.suspend(place, step, WaitFor::Turn, now, Some(now));
@@ -361,18 +363,7 @@ impl<'p> Machine<'p> {
                 Some(false)
             }
             Ok(true) => {
-                self.state.executed += 1;
-                // the steps of on_failure have as many for themselves
-                let rounds = if self.state.failing.is_some() { 2 } else { 1 };
-                if self.state.executed <= self.program.max_steps.saturating_mul(rounds) {
-                    return Some(true);
-                }
-                let message = format!(
-                    "Automation exceeded {} step executions \u{2014} cancelled to prevent a loop",
-                    self.program.max_steps
-                );
-                let hint = "Raise max_steps if so many are meant.";
-                let error = error("54000", &message, Some(hint));
+                let Err(error) = self.count(place) else { return Some(true) };
                 self.record(number, "failed", None, Some(error.clone()));
                 let (step, reason) = (Some(step.id.clone()), "loop_cap".to_owned());
                 match self.state.failing {

@@ -12,8 +12,11 @@ pub struct State {
     pub next_thread: u32,
     /// Number of the next wait.
     pub next_wait: i32,
-    /// Steps executed so far.
+    /// Steps taken so far, as `max_steps` counts them.
     pub executed: u32,
+    /// Steps taken so far, the rounds of all loops included.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub taken: u32,
     /// What the steps gave back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<(String, Kept)>,
@@ -102,6 +105,9 @@ pub struct Frame {
     /// How many rounds there will be, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u32>,
+    /// How many steps of this round have been counted, if the number of rounds is known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub counted: u32,
     /// The items of a `for_each`, as they were when it began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<Kept>,

@@ -162,7 +162,8 @@ proptest! {
         let mut child = 0;
         let mut ended = false;
         let mut walks = |machine: &mut Machine<'_>, now: i64| -> bool {
-            for step in 0..20_000_usize {
+            // a walk takes no more steps than a run may, and its on_failure steps as many
+            for step in 0..2 * automation_core::machine::MOST_STEPS as usize + 2 {
                 match machine.advance(&world(now)) {
                     Next::Suspend => return false,
                     Next::End(_) => return true,

@@ -1,0 +1,86 @@
+//! Automations that feed themselves until the chain of causes is cut off. They are paused: each further change would do as
+//! many runs again.
+use automation_core::gate::hot::Chain;
+use pgrx::pg_sys;
+
+use super::Plan;
+use super::definitions::Active;
+use crate::executor::tell_paused;
+use crate::gucs::{self, HotFlow};
+use crate::pg::append::next_id;
+use crate::pg::clock;
+use crate::scope::instant;
+use crate::store::automations;
+use crate::store::events::Event;
+use crate::store::gates::goes_back_to;
+use crate::store::history::{EndedRun, Ending};
+use crate::store::log::{self, Entry};
+
+/// How many refusals of an automation are looked into in one batch: each walks a chain of causes.
+const LOOKED_INTO: usize = 20;
+
+/// An event that did not start an automation because it is too deep in a chain.
+pub(super) struct Cut {
+    automation_id: i32,
+    owner: pg_sys::Oid,
+    name: String,
+    cause: i64,
+    event_id: i64,
+    chain: Chain,
+    /// The run to be recorded if it is a loop; its number is still to be given.
+    hot: Option<EndedRun>,
+}
+
+impl Plan {
+    /// Remembers that an event was too deep for an automation. `trigger_no` is that of the trigger that fired; a run that
+    /// was ordered has a record already.
+    pub(super) fn cut(&mut self, active: &Active, event: &Event, trigger_no: Option<i16>, called: bool) {
+        let Some(cause) = event.cause_run.filter(|_| gucs::hot_flow() != HotFlow::Off) else { return };
+        let same = self.cuts.iter().filter(|cut| cut.automation_id == active.automation_id);
+        if same.count() >= LOOKED_INTO {
+            return;
+        }
+        let hot = trigger_no.map(|trigger_no| {
+            let ended =
+                self.not_started(event, 0, active.automation_id, active.version_id, active.owner, "chain_too_deep");
+            EndedRun { trigger_no, ending: Ending::Hot, ..ended }
+        });
+        self.cuts.push(Cut {
+            automation_id: active.automation_id,
+            owner: active.owner,
+            name: active.name.clone(),
+            cause,
+            event_id: event.id,
+            chain: Chain { depth: event.depth, limit: gucs::max_chain_depth(), own: false, called },
+            hot,
+        });
+    }
+
+    /// Pauses those automations whose own runs are among the causes. One that another session is changing is left alone
+    /// until the next chain is cut off.
+    pub(super) fn pause_loops(&mut self) {
+        for cut in std::mem::take(&mut self.cuts) {
+            let own = goes_back_to(cut.automation_id, cut.cause, cut.chain.depth);
+            let chain = Chain { own, ..cut.chain };
+            if !chain.is_loop() {
+                continue;
+            }
+            let details = chain.disable_details(instant(clock::engine_now()));
+            if !automations::pause_by_system(cut.automation_id, &details) {
+                continue;
+            }
+            let run_id = cut.hot.as_ref().map(|_| next_id("run_id_seq"));
+            self.ended.extend(cut.hot.zip(run_id).map(|(hot, id)| EndedRun { id, ..hot }));
+            log::warning(&Entry {
+                code: "hot_flow",
+                automation_id: Some(cut.automation_id),
+                owner: Some(cut.owner),
+                run_id,
+                event_id: Some(cut.event_id),
+                message: &format!("automation \"{}\" was paused: it starts itself without end", cut.name),
+                detail: Some(&chain.reason().to_string()),
+            });
+            tell_paused("system:hot-flow", &cut.name, &details);
+        }
+    }
+}

@@ -2,7 +2,9 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
+use automation_core::sharing::Apart;
 use pgrx::pg_sys;
 
 use super::hold;
@@ -46,8 +48,8 @@ pub struct Claimer {
     pub head: Option<i64>,
     /// More than one run shares the transaction under way.
     pub shares: bool,
-    /// Automations with a run that was too slow to share a transaction; they get one for each run.
-    pub slow: HashSet<i32>,
+    /// Automations with a run that was too slow to share a transaction.
+    pub apart: Apart,
     /// Waits armed in the transaction under way, to be looked at once more after its commit.
     pub armed: Vec<(i64, i32)>,
     /// Waits (0: the run itself) about which nothing can be said while somebody else holds what they depend on: whatever
@@ -80,7 +82,7 @@ impl Claimer {
             returned,
             head: None,
             shares: false,
-            slow: HashSet::new(),
+            apart: Apart::default(),
             armed: Vec::new(),
             unsettled: HashSet::new(),
             rescued: 0,
@@ -355,9 +357,15 @@ impl Batch {
         let tried = shared().tried_by_others(shmem::my_database());
         let begun = clock::now();
         claimer.shares = claimer.is_worker && claimed.len() > 1;
+        // Jobs that were tended since these dispatches were read.
+        let mut tended = HashSet::new();
         for dispatch in claimed {
-            let long = dispatch.reason == Reason::Bulk && bulk::takes_long(dispatch);
-            if claimer.shares && (long || claimer.slow.contains(&dispatch.automation_id)) {
+            // Tending a job executes no step of the automation.
+            let long = match dispatch.reason {
+                Reason::Bulk => bulk::takes_long(dispatch),
+                _ => claimer.apart.contains(dispatch.automation_id),
+            };
+            if claimer.shares && long {
                 // What is locked with it must not wait for it: end here, and let it have a transaction of its own.
                 self.turn.alone = self.done.is_empty().then_some(dispatch.id);
                 let rest = claimed.iter().filter(|other| other.id >= dispatch.id).map(|other| other.id);
@@ -384,6 +392,7 @@ impl Batch {
                 continue;
             }
             let mut settled = true;
+            let began = Instant::now();
             if dispatch.reason.holds() {
                 let event = dispatch.cause.and_then(|(id, _)| events.get(&id));
                 let event = event.map(|event| event.on_topic(dispatch.topic.as_deref()));
@@ -392,6 +401,8 @@ impl Batch {
                 outcomes.into_iter().for_each(|outcome| self.note(outcome));
             } else {
                 let outcome = match dispatch.reason {
+                    // The first look sees all that the others of the batch were ordered for.
+                    Reason::Bulk if !tended.insert(dispatch.run_id) => Outcome::Stays,
                     Reason::Bulk => tend(claimer, dispatch),
                     Reason::Manual if cancelled.runs.contains(&dispatch.run_id) => {
                         let event = events.get(&dispatch.event_id);
@@ -406,6 +417,9 @@ impl Batch {
                     _ => wake(claimer, dispatch, &mut woken),
                 };
                 self.note(outcome);
+            }
+            if claimer.is_worker && !claimer.shares && dispatch.reason != Reason::Bulk {
+                claimer.apart.ran_alone(dispatch.automation_id, began.elapsed().as_micros() as i64);
             }
             if !settled || claimer.unsettled.contains(&(dispatch.run_id, dispatch.wait_no)) {
                 self.blocked.extend(dispatch.ordering_key);

@@ -188,7 +188,7 @@ impl Walk<'_> {
             match outcome {
                 // Slower than the runs that share its transaction can wait: roll back, and give it one of its own.
                 Err(error) if self.claimer.shares && step::was_cut_short(step, &error, clock::engine_now() - began) => {
-                    self.claimer.slow.insert(self.run.automation_id);
+                    self.claimer.apart.was_slow(self.run.automation_id);
                     error.raise()
                 }
                 // Not the step's fault: roll back the whole transaction and try again.

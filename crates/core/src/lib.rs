@@ -21,6 +21,7 @@ pub mod machine;
 pub mod places;
 pub mod program;
 pub mod schedule;
+pub mod sharing;
 pub mod suggest;
 pub mod template;
 pub mod topic;

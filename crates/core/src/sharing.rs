@@ -1,0 +1,111 @@
+//! Which automations' runs share a transaction with others, and which get a transaction each.
+//!
+//! A step that takes too long in a shared transaction is cut short and the whole batch is done again, so its automation
+//! gets one transaction per run from then on. That costs every quick run a commit of its own, so it ends once the runs
+//! have been quick for as long as a cut step would have cost.
+use std::collections::HashMap;
+
+/// A run alone in its transaction that takes less than so many microseconds could have shared it. Half of what a step may
+/// take in a shared transaction: a run near that limit would be cut short again and again.
+const QUICK: i64 = 50_000;
+/// After so many quick runs in a row an automation shares transactions again. A run alone costs about a millisecond more
+/// than in a batch, a step that is cut short a tenth of a second: an automation with a slow run now and then loses at most
+/// about twice of what the better of the two ways would cost.
+const QUICK_RUNS: u32 = 64;
+
+/// The automations that get a transaction for each run.
+#[derive(Clone, Debug, Default)]
+pub struct Apart {
+    /// By automation: how many quick runs in a row it has had since.
+    quick_runs: HashMap<i32, u32>,
+}
+
+impl Apart {
+    /// A step of this automation was cut short because others shared its transaction.
+    pub fn was_slow(&mut self, automation: i32) {
+        self.quick_runs.insert(automation, 0);
+    }
+
+    /// Does each run of this automation get a transaction of its own?
+    pub fn contains(&self, automation: i32) -> bool {
+        self.quick_runs.contains_key(&automation)
+    }
+
+    /// A run of this automation was alone in its transaction and took so many microseconds.
+    pub fn ran_alone(&mut self, automation: i32, took: i64) {
+        let Some(quick_runs) = self.quick_runs.get_mut(&automation) else { return };
+        *quick_runs = if took < QUICK { *quick_runs + 1 } else { 0 };
+        if *quick_runs >= QUICK_RUNS {
+            self.quick_runs.remove(&automation);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_automation_shares_until_a_step_is_slow() {
+        let mut apart = Apart::default();
+        assert!(!apart.contains(1));
+        apart.ran_alone(1, 10 * QUICK);
+        assert!(!apart.contains(1), "alone by chance, it was in the way of no other run");
+        apart.was_slow(1);
+        assert!(apart.contains(1) && !apart.contains(2));
+    }
+
+    #[test]
+    fn slowness_is_forgotten_after_quick_runs_in_a_row() {
+        let mut apart = Apart::default();
+        apart.was_slow(1);
+        apart.was_slow(2);
+        for _ in 1..QUICK_RUNS {
+            apart.ran_alone(1, QUICK - 1);
+            assert!(apart.contains(1));
+        }
+        apart.ran_alone(1, 0);
+        assert!(!apart.contains(1) && apart.contains(2));
+    }
+
+    #[test]
+    fn a_slow_run_in_between_begins_the_count_anew() {
+        let mut apart = Apart::default();
+        apart.was_slow(1);
+        for _ in 0..10 {
+            (1..QUICK_RUNS).for_each(|_| apart.ran_alone(1, 0));
+            apart.ran_alone(1, QUICK);
+            assert!(apart.contains(1));
+        }
+        // cut short once more after it was forgotten
+        (0..QUICK_RUNS).for_each(|_| apart.ran_alone(1, 0));
+        apart.was_slow(1);
+        apart.ran_alone(1, 0);
+        assert!(apart.contains(1));
+    }
+
+    #[test]
+    fn an_automation_that_is_always_slow_is_never_tried_again() {
+        let mut apart = Apart::default();
+        apart.was_slow(1);
+        (0..10 * QUICK_RUNS).for_each(|_| apart.ran_alone(1, 2 * QUICK));
+        assert!(apart.contains(1));
+    }
+
+    #[test]
+    fn few_slow_runs_among_many_leave_most_runs_in_shared_transactions() {
+        let mut apart = Apart::default();
+        let mut alone = 0;
+        for run in 0..50_000 {
+            let took = if run % 3_571 == 100 { 4 * QUICK } else { 100 };
+            if apart.contains(1) {
+                alone += 1;
+                apart.ran_alone(1, took);
+            } else if took > 2 * QUICK {
+                apart.was_slow(1);
+                apart.ran_alone(1, took);
+            }
+        }
+        assert_eq!(alone, 14 * QUICK_RUNS);
+    }
+}

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 
 use automation_core::definition::{Mode, Ordering};
 use automation_core::expr::{Budget, Expr};
-use automation_core::gate::key;
+use automation_core::gate::{Code, key};
 use automation_core::topic::Ears;
 use pgrx::pg_sys;
 
@@ -393,7 +393,9 @@ impl Plan {
             return;
         }
         match definitions.by_id(automation_id) {
-            Some(active) if event.depth <= gucs::max_chain_depth() => {
+            Some(active)
+                if event.depth <= gucs::max_chain_depth() && !definitions.is_paused_for(automation_id, event) =>
+            {
                 let mut dispatch = self.dispatch(active, event, -1, Reason::Manual, Some(run_id));
                 // A run that is tried again keeps its version and its trigger; all rows of a backfill have the same.
                 if field("retry_of").is_some() || field("bulk").is_some() {
@@ -405,10 +407,15 @@ impl Plan {
             }
             other => {
                 let owner = other.map_or(event.role, |active| active.owner);
-                if let Some(active) = other {
+                let paused = definitions.is_paused_for(automation_id, event);
+                if let Some(active) = other.filter(|_| !paused) {
                     self.cut(active, event, None, field("parent").is_some());
                 }
-                let reason = if other.is_some() { "chain_too_deep" } else { "automation_not_active" };
+                let reason = match other {
+                    None => "automation_not_active",
+                    Some(_) if paused => Code::TenantPaused.word(),
+                    Some(_) => "chain_too_deep",
+                };
                 // So that a request to cancel it does not stay behind.
                 self.started.push(run_id);
                 let ended = self.not_started(event, run_id, automation_id, version, owner, reason);

@@ -27,22 +27,58 @@ COMMENT ON TABLE automation_internal.execution_claim IS 'Events that have starte
 
 -- Only executions that a limit counts are here: those of automations with max_executions, and those that go back to the
 -- automation itself.
+-- tenant: of an automation that is for all tenants, the tenant of the run; otherwise empty.
 CREATE TABLE automation_internal.execution (
     automation_id  integer     NOT NULL,
+    tenant         text        NOT NULL,
     at             timestamptz NOT NULL,
     entity         text,
     own            boolean     NOT NULL,
     keep_until     timestamptz NOT NULL
 );
 COMMENT ON TABLE automation_internal.execution IS 'Executions that count towards the limits of an automation; pruned when no limit looks back so far.';
-CREATE INDEX execution_automation_id_at_idx ON automation_internal.execution (automation_id, at);
+CREATE INDEX execution_automation_id_tenant_at_idx ON automation_internal.execution (automation_id, tenant, at);
 
 -- Nearly always empty: a row appears with a failed run and goes with the next one that completes.
+-- tenant: as in execution.
 CREATE TABLE automation_internal.breaker (
-    automation_id  integer NOT NULL CONSTRAINT breaker_pkey PRIMARY KEY,
-    failures       integer NOT NULL
+    automation_id  integer NOT NULL,
+    tenant         text    NOT NULL,
+    failures       integer NOT NULL,
+    CONSTRAINT breaker_pkey PRIMARY KEY (automation_id, tenant)
 );
 COMMENT ON TABLE automation_internal.breaker IS 'Automations whose last runs failed, and how many in a row.';
+
+-- Nearly always empty. Rows are added and removed by transactions that hold a lock on the automation's row, and that add a
+-- row to definition_change, so that the router looks again.
+CREATE TABLE automation_internal.tenant_pause (
+    automation_id  integer     NOT NULL REFERENCES automation_internal.automation ON DELETE CASCADE,
+    tenant         text        NOT NULL,
+    since          timestamptz NOT NULL,
+    details        jsonb       NOT NULL,
+    CONSTRAINT tenant_pause_pkey PRIMARY KEY (automation_id, tenant)
+);
+COMMENT ON TABLE automation_internal.tenant_pause IS 'Tenants for which an automation that is for all of them is paused.';
+
+CREATE VIEW automation.paused_tenants WITH (security_barrier) AS
+SELECT a.name AS automation,
+       p.tenant,
+       p.details ->> 'disabled_by' AS disabled_by,
+       COALESCE(p.details ->> 'reason', 'user') AS reason,
+       p.since,
+       p.details
+  FROM automation_internal.tenant_pause AS p
+  JOIN automation_internal.automation AS a ON a.id = p.automation_id
+ WHERE a.status <> 'dropped'
+   AND pg_catalog.pg_has_role(a.owner, 'USAGE')
+ ORDER BY a.name, p.tenant;
+COMMENT ON VIEW automation.paused_tenants IS 'Tenants for which an automation without a tenant of its own is paused, while it works for the others.';
+COMMENT ON COLUMN automation.paused_tenants.automation IS 'Which automation; resume(automation, tenant => tenant) starts it again.';
+COMMENT ON COLUMN automation.paused_tenants.tenant IS 'Whose events start no run of it.';
+COMMENT ON COLUMN automation.paused_tenants.disabled_by IS 'Who paused it: a person (user) or the engine (system).';
+COMMENT ON COLUMN automation.paused_tenants.reason IS 'hot_flow (too many executions), failure_breaker (too many failed runs in a row) or user.';
+COMMENT ON COLUMN automation.paused_tenants.since IS 'Since when.';
+COMMENT ON COLUMN automation.paused_tenants.details IS 'Why: as disable_details of automations.';
 
 -- Counters as in stat: rows are added, and folded together by the janitor. Column order is known to src/store/gates.rs.
 CREATE TABLE automation_internal.gate_refusal (
@@ -72,7 +108,7 @@ SELECT a.name AS automation,
 COMMENT ON VIEW automation.stat_gates IS 'Why events that matched a trigger did not start a run, and how often.';
 COMMENT ON COLUMN automation.stat_gates.automation IS 'Which automation.';
 COMMENT ON COLUMN automation.stat_gates.trigger IS 'Id of the trigger, or manual.';
-COMMENT ON COLUMN automation.stat_gates.reason IS 'no_rights (the owner may not read the table), window_not_full, window_fired_before, duplicate, hot_flow, already_running, max_runs and so on.';
+COMMENT ON COLUMN automation.stat_gates.reason IS 'no_rights (the owner may not read the table), tenant_paused (see paused_tenants), window_not_full, window_fired_before, duplicate, hot_flow, already_running, max_runs and so on.';
 COMMENT ON COLUMN automation.stat_gates.count IS 'How often, since the automation was defined.';
 COMMENT ON COLUMN automation.stat_gates.last_at IS 'When last.';
 COMMENT ON COLUMN automation.stat_gates.tenant IS 'Tenant that the automation was defined for.';

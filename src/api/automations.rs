@@ -288,16 +288,24 @@ impl From<Refusal> for NotDone {
 
 /// An automation of a role whose rights the caller has, locked until this transaction ends. Looked at before it is
 /// locked: a caller without the owner's rights must not hold the lock, nor wait for it.
-fn lock_visible(named: &Named<'_>) -> EngineResult<Option<Automation>> {
-    let Some(found) = named.found()? else { return Ok(None) };
+fn lock_visible(named: &Named<'_>, shared: bool) -> EngineResult<Option<Automation>> {
+    let found = if shared { named.found_for_tenant()? } else { named.found()? };
+    let Some(found) = found else { return Ok(None) };
     let locked = automations::lock(&found.name, found.tenant.as_deref());
     Ok(locked.filter(|found| identity::has_role(identity::current_user(), found.owner)))
 }
 
 /// The one place that changes an automation's status on request.
 fn try_transition(named: &Named<'_>, to: Status) -> Result<&'static str, NotDone> {
-    let known = lock_visible(named).map_err(NotDone::Denied)?.ok_or(Refusal::NotFound)?;
+    let known = lock_visible(named, true).map_err(NotDone::Denied)?.ok_or(Refusal::NotFound)?;
+    if let (Some(tenant), None) = (named.tenant.filter(|tenant| !tenant.is_empty()), &known.tenant) {
+        return super::tenants::transition(&known, tenant, to).map_err(NotDone::Denied);
+    }
     let from = Status::parse(&known.status).ok_or(Refusal::NotFound)?;
+    let resumed = to == Status::Active && super::tenants::resume(&known, None);
+    if resumed && from == to {
+        return Ok("transitioned");
+    }
     let document: serde_json::Value = serde_json::from_str(&known.document).unwrap_or_default();
     let count = |list: &str| document.get(list).and_then(serde_json::Value::as_array).map_or(0, Vec::len);
     let becomes_active = to == Status::Active && from != Status::Active;
@@ -332,8 +340,7 @@ pub fn tell(known: &Automation, from: Status, to: Status, action: &str) {
             gates::forget_failures(known.id);
             // A person has seen what there was; it is not held against what comes.
             gates::forget_executions(known.id);
-            super::bulk::go_on(known.id);
-            thaw(known.id);
+            go_on(known.id);
             // One that cannot be read is left out by the router as well, which says so.
             if let Ok(program) = compile_stored(&known.document) {
                 timekeeper::follow(known.id, &program, true);
@@ -376,6 +383,12 @@ fn triggers_are_valid(known: &Automation, document: &serde_json::Value) -> Engin
     }
 }
 
+/// What a pause has stopped goes on.
+pub fn go_on(automation_id: i32) {
+    super::bulk::go_on(automation_id);
+    thaw(automation_id);
+}
+
 /// What on_pause => 'freeze' has stopped goes on.
 fn thaw(automation_id: i32) {
     // Whoever froze a run held the automation's row, so all are to be seen by now, unless this transaction looks back.
@@ -404,7 +417,7 @@ fn drop_automation(
 
 fn drop_checked(named: &Named<'_>, runs: &str) -> EngineResult<()> {
     named.find()?;
-    let known = lock_visible(named)?.ok_or_else(|| EngineError::unknown_automation(named.name))?;
+    let known = lock_visible(named, false)?.ok_or_else(|| EngineError::unknown_automation(named.name))?;
     match runs {
         "cancel" => super::runs::cancel_all(known.id)?,
         "finish" => {

@@ -31,9 +31,14 @@ impl Named<'_> {
 
     /// The tenant's automation, or else the one without a tenant, which works for that tenant as well.
     pub fn find_for_tenant(&self) -> EngineResult<Automation> {
+        self.found_for_tenant()?.ok_or_else(|| self.unknown())
+    }
+
+    /// The same; None if there is neither.
+    pub fn found_for_tenant(&self) -> EngineResult<Option<Automation>> {
         match self.found()? {
-            Some(found) => Ok(found),
-            None => Named { tenant: Some(""), ..*self }.found()?.ok_or_else(|| self.unknown()),
+            Some(found) => Ok(Some(found)),
+            None => Named { tenant: Some(""), ..*self }.found(),
         }
     }
 

@@ -16,6 +16,7 @@ pub mod start_with_event;
 pub mod steer;
 mod stop;
 mod subscriptions;
+pub mod tenants;
 mod topic_grants;
 pub mod topics;
 mod waiting_owners;

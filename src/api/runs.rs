@@ -2,6 +2,7 @@
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
+use automation_core::by_name::call;
 use automation_core::check;
 use automation_core::condition::Condition;
 use automation_core::expr::{Budget, FixedScope};
@@ -25,7 +26,7 @@ use crate::store::dispatches::{self, Dispatch};
 use crate::store::events::{self, NewEvent, Op, append_event};
 use crate::store::history::{self, EndedRun, Ending};
 use crate::store::live::{self, LiveRun};
-use crate::store::{dwells, runs, stats, step_stats};
+use crate::store::{dwells, runs, stats, step_stats, tenant_pauses};
 
 /// Starts a run by hand. The run's id is known at once; it starts when this transaction has committed.
 #[pg_extern]
@@ -49,12 +50,23 @@ pub fn start_child(name: &str, payload: &str, parent: i64) -> Result<i64, PgErro
 pub fn startable(named: &Named<'_>) -> EngineResult<Automation> {
     check_tenant(named.tenant.filter(|tenant| !tenant.is_empty()))?;
     let known = named.find_for_tenant()?;
+    let own = context::tenant();
+    let tenant = named.tenant.filter(|tenant| !tenant.is_empty()).or(own.as_deref());
     if known.status == "active" {
+        check_paused(&known, tenant)?;
         return Ok(known);
     }
     Err(EngineError::wrong_state(format!("cannot start automation \"{}\"", known.name))
         .detail(format!("It is {}.", known.status))
         .hint(format!("{}.", typed("activate", &known.name, known.tenant.as_deref()))))
+}
+
+/// An automation that is for all tenants may be paused for one.
+pub fn check_paused(known: &Automation, tenant: Option<&str>) -> EngineResult<()> {
+    let Some(tenant) = tenant.filter(|tenant| tenant_pauses::is_paused(known.id, Some(tenant))) else { return Ok(()) };
+    Err(EngineError::wrong_state(format!("cannot start automation \"{}\" for tenant \"{tenant}\"", known.name))
+        .detail("It is paused for that tenant, see automation.paused_tenants.")
+        .hint(format!("{}.", call("resume", &known.name, Some(tenant)))))
 }
 
 /// Orders a run: the router starts it when this transaction has committed.

@@ -4,7 +4,7 @@ use pgrx::prelude::*;
 
 use super::by_name::Named;
 use super::events::{Difference, check_tenant, difference};
-use super::runs::{place, startable};
+use super::runs::{check_paused, place, startable};
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::pg::append::next_id;
 use crate::pg::clock::{self, Micros};
@@ -50,6 +50,7 @@ fn start(named: &Named<'_>, given: &Json) -> EngineResult<i64> {
     let name = known.name.as_str();
     let tenant = known.tenant.as_deref().or(named.tenant.filter(|tenant| !tenant.is_empty()));
     let event = made_up(name, given, tenant)?;
+    check_paused(&known, event.tenant.as_deref())?;
     let topic = format!("automation.invocation.{name}");
     // What makes it the same event; not when it is said to have happened.
     let same = Event { occurred_at: 0, ..event.clone() }.to_json();

@@ -7,7 +7,7 @@ use pgrx::prelude::*;
 
 use super::by_name::typed;
 use super::events::check_tenant;
-use super::runs::place;
+use super::runs::{check_paused, place};
 use crate::context;
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::executor::versions;
@@ -186,6 +186,9 @@ fn order_again(id: i64, run: &FailedRun, from_step: Option<&str>, skip: bool) ->
     if run.automation_status != "active" {
         return Err(EngineError::wrong_state(format!("cannot retry run {id}"))
             .detail(format!("Its automation \"{}\" is {}.", run.automation, run.automation_status)));
+    }
+    if let Some(known) = automations::find(run.automation_id) {
+        check_paused(&known, run.tenant.as_deref())?;
     }
     let event = events::one(run.event_id).ok_or_else(|| {
         EngineError::wrong_state(format!("cannot retry run {id}"))

@@ -1,15 +1,18 @@
-//! The circuit breaker: an automation whose runs fail one after the other is paused.
+//! The circuit breaker: an automation whose runs fail one after the other is paused. One that is for all tenants is paused for the
+//! tenant whose runs fail.
 use std::collections::BTreeMap;
 
+use automation_core::gate::apart;
 use automation_core::gate::breaker::{ACTOR, Breaker, Heard};
 
-use super::gates::tell_paused;
+use super::gates::{lock_executions, pause_by_system};
 use super::versions;
 use crate::pg::clock;
 use crate::scope::instant;
+use crate::store::gates::{self, Counted};
 use crate::store::history::{EndedRun, Ending};
 use crate::store::log::{self, Entry};
-use crate::store::{automations, gates};
+use crate::store::{automations, tenant_pauses};
 
 /// Hears how the runs of a batch ended.
 pub fn hear(ended: &[EndedRun]) {
@@ -17,21 +20,29 @@ pub fn hear(ended: &[EndedRun]) {
         return;
     }
     // Nearly always nothing has failed, and looking at an empty table costs next to nothing.
-    let failing = gates::failures();
+    let failing = gates::failing();
     if failing.is_empty() && ended.iter().all(|run| run.ending != Ending::Failed) {
         return;
     }
-    // In the order of their numbers: everybody locks the rows in the same order.
-    let mut by_automation: BTreeMap<i32, Vec<&EndedRun>> = BTreeMap::new();
+    // In this order all executors lock the rows of automations and tenants.
+    let mut by_automation: BTreeMap<(i32, String), Vec<&EndedRun>> = BTreeMap::new();
     // The rows of a bulk step are parts of a run that is heard of itself.
     for run in ended.iter().filter(|run| !run.is_part()) {
-        by_automation.entry(run.automation_id).or_default().push(run);
+        let tenant = counted_with(run).unwrap_or_default().to_owned();
+        by_automation.entry((run.automation_id, tenant)).or_default().push(run);
     }
-    for (automation, runs) in by_automation {
-        if failing.contains_key(&automation) || runs.iter().any(|run| run.ending == Ending::Failed) {
-            hear_of(automation, &runs);
+    for (key, runs) in by_automation {
+        if failing.contains(&key) || runs.iter().any(|run| run.ending == Ending::Failed) {
+            hear_of(Counted { automation_id: key.0, tenant: &key.1 }, &runs);
         }
     }
+}
+
+/// The tenant that a run is counted with, if its automation is for all of them.
+fn counted_with(run: &EndedRun) -> Option<&str> {
+    let version = versions::get(run.version_id).ok();
+    let own = version.as_ref().and_then(|version| version.program.tenant.as_deref());
+    apart::tenant(own, run.tenant.as_deref())
 }
 
 /// Does the automation have a breaker?
@@ -39,8 +50,8 @@ pub fn counts(run: &EndedRun) -> bool {
     !run.is_part() && versions::get(run.version_id).is_ok_and(|version| version.program.limits.breaker.is_some())
 }
 
-fn hear_of(automation: i32, runs: &[&EndedRun]) {
-    let mut breaker = Breaker { failures: gates::lock_failures(automation), open: false };
+fn hear_of(of: Counted<'_>, runs: &[&EndedRun]) {
+    let mut breaker = Breaker { failures: gates::lock_failures(of), open: false };
     let mut tripped = None;
     for run in runs {
         let threshold = match versions::get(run.version_id) {
@@ -59,32 +70,38 @@ fn hear_of(automation: i32, runs: &[&EndedRun]) {
         }
     }
     match breaker.failures {
-        0 => gates::forget_failures(automation),
-        failures => gates::set_failures(automation, failures),
+        0 => gates::forget_failures_of(of),
+        failures => gates::set_failures(of, failures),
     }
     if let Some(run) = tripped {
-        trip(breaker, automation, run);
+        trip(breaker, of, run);
     }
 }
 
-fn trip(breaker: Breaker, automation: i32, run: &EndedRun) {
+fn trip(breaker: Breaker, of: Counted<'_>, run: &EndedRun) {
     let error: serde_json::Value =
         run.error.as_deref().and_then(|error| serde_json::from_str(error).ok()).unwrap_or_default();
     let message = error["message"].as_str().unwrap_or_default();
     let details = breaker.disable_details(instant(clock::engine_now()), run.id, message);
-    // If somebody is changing it at the moment, the next failure comes here again.
-    if !automations::pause_by_system(automation, &details) {
+    let tenant = Some(of.tenant).filter(|tenant| !tenant.is_empty());
+    // Runs that were under way when it was paused may fail as well.
+    if tenant_pauses::is_paused(of.automation_id, tenant) {
         return;
     }
-    let Some(name) = automations::name(automation) else { return };
+    // If another session is changing the automation, or counts executions of the tenant, the next failure comes here again.
+    let locked = tenant.is_none() || lock_executions(of.automation_id, tenant);
+    if !locked || !pause_by_system(ACTOR, of.automation_id, tenant, &details) {
+        return;
+    }
+    let Some(name) = automations::name(of.automation_id) else { return };
+    let paused = apart::paused(&name, tenant);
     log::warning(&Entry {
         code: "failure_breaker",
-        automation_id: Some(automation),
+        automation_id: Some(of.automation_id),
         owner: Some(run.owner),
         run_id: Some(run.id),
-        message: &format!("automation \"{name}\" was paused: {} of its runs failed in a row", breaker.failures),
+        message: &format!("{paused}: {} of its runs failed in a row", breaker.failures),
         detail: (!message.is_empty()).then_some(message),
         ..Default::default()
     });
-    tell_paused(ACTOR, automation, &details);
 }

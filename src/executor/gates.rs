@@ -12,7 +12,7 @@ use automation_core::condition::Condition;
 use automation_core::definition::Mode;
 use automation_core::expr::{Budget, ExprError};
 use automation_core::gate::change::Occurrence;
-use automation_core::gate::{Code, key};
+use automation_core::gate::{Code, apart, key};
 use automation_core::machine::text_of;
 use automation_core::program::Dedup;
 
@@ -28,7 +28,7 @@ use crate::pg::key_lock::{Sort, hash, try_take};
 use crate::router::key_of;
 use crate::store::events::Event;
 use crate::store::gates as store;
-use crate::store::{automations, log};
+use crate::store::{automations, log, tenant_pauses};
 use crate::timekeeper;
 pub use limits::{Class, admit, lock_entity};
 pub use mode::{is_its_turn, may_move};
@@ -149,7 +149,7 @@ pub fn reserve<'a>(
     let dedup = dedup.and_then(|dedup| Some((dedup.ttl, dedup_key(dedup, run, &scope)?)));
     let judged = if origin.counts && !origin.again { executions::of(program, event, run) } else { None };
     let locked = dedup.as_ref().is_none_or(|(_, key)| try_take(Sort::Dedup, lock_of(run, key)))
-        && judged.as_ref().is_none_or(|_| try_take(Sort::Executions, i64::from(run.automation_id)))
+        && judged.as_ref().is_none_or(|judged| judged.lock(run))
         && limits::lock_entity(run, program)
         && limits::admit(claimer, run, program, origin.class);
     let place = if locked { mode::lock(claimer, run, program) } else { None };
@@ -202,6 +202,37 @@ fn dedup_key(dedup: &Dedup, run: &Run, scope: &RunScope<'_>) -> Option<String> {
 /// The lock on one of an automation's keys.
 fn lock_of(run: &Run, key: &str) -> i64 {
     hash(&[&run.automation_id.to_string(), key])
+}
+
+/// Takes the lock on the executions of an automation, or of a tenant if they are counted apart. The transaction that pauses the
+/// automation for the tenant holds it as well.
+pub fn lock_executions(automation: i32, tenant: Option<&str>) -> bool {
+    try_take(Sort::Executions, hash(&[&automation.to_string(), tenant.unwrap_or_default()]))
+}
+
+/// Pauses an automation, or only for a tenant, and tells so. False if the automation is not active, or another session is
+/// changing it.
+pub fn pause_by_system(actor: &str, automation: i32, tenant: Option<&str>, details: &serde_json::Value) -> bool {
+    let details = apart::details(details.clone(), tenant);
+    match tenant {
+        None => {
+            let paused = automations::pause_by_system(automation, &details);
+            if paused {
+                tell_paused(actor, automation, &details);
+            }
+            paused
+        }
+        Some(tenant) => {
+            if !tenant_pauses::add(automation, tenant, &details) {
+                return false;
+            }
+            if let Some(known) = automations::find(automation) {
+                log::audit_as(actor, Some(known.owner), "automation.paused", &known.name, &details);
+                crate::api::tenants::tell_paused(&known, tenant, actor);
+            }
+            true
+        }
+    }
 }
 
 /// What remains to be said of an automation that the engine has paused.

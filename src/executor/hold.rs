@@ -509,6 +509,13 @@ pub fn drop_inactive(automation: i32, detail: &str) {
     drop_held(dwells::of_automation(automation), Code::HoldInactive.word(), Some(detail));
 }
 
+/// The automation is not active for a tenant any more.
+pub fn drop_inactive_for(automation: i32, tenant: &str, detail: &str) {
+    let held = dwells::of_automation(automation).into_iter();
+    let held = held.filter(|dwell| dwell.event.tenant.as_deref() == Some(tenant));
+    drop_held(held.collect(), Code::HoldInactive.word(), Some(detail));
+}
+
 /// The automation was redefined: what triggers hold that are not what they were is over.
 pub fn drop_changed(automation: i32, triggers: &[Trigger]) {
     let (mut gone, mut changed) = (Vec::new(), Vec::new());

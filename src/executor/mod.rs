@@ -25,8 +25,8 @@ mod write;
 
 pub use batch::{Claimer, Turn, Work, fail, look_at_armed, turn};
 pub use bulk_item::nudge as nudge_bulk;
-pub use gates::tell_paused;
-pub use hold::{cancel_held, drop_changed, drop_held, drop_inactive};
+pub use gates::{lock_executions, pause_by_system, tell_paused};
+pub use hold::{cancel_held, drop_changed, drop_held, drop_inactive, drop_inactive_for};
 pub use in_hand::is_in_hand;
 pub use resume::cancelled;
 pub use run::{item_of, of_dispatch};

@@ -87,7 +87,7 @@ pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome
     let mut live = live;
     if !live.active && version.program.on_pause == OnPause::Freeze {
         // Whoever makes the automation active again must find the run on ice, or not put there at all.
-        match automations::stays_as_it_is(live.automation_id) {
+        match automations::stays_as_it_is(live.automation_id, live.tenant.as_deref()) {
             Some(active) => live.active = active,
             None => {
                 claimer.unsettled.extend(nudges.iter().map(|nudge| (run.id, nudge.wait_no)));

@@ -3,7 +3,7 @@ use std::rc::Rc;
 
 use automation_core::definition::OnPause;
 use automation_core::expr::ExprError;
-use automation_core::gate::Code;
+use automation_core::gate::{Code, apart};
 use automation_core::machine::{JobItem, Machine, State};
 
 use super::batch::{Claimer, Outcome};
@@ -20,10 +20,10 @@ use crate::pg::catch::PgError;
 use crate::pg::clock::Micros;
 use crate::pg::identity;
 use crate::running;
-use crate::store::automations;
 use crate::store::dispatches::Dispatch;
 use crate::store::events::{Event, Op};
 use crate::store::history::{EndedRun, Ending};
+use crate::store::{automations, tenant_pauses};
 
 /// What is known of a run that a dispatch starts.
 pub fn of_dispatch(owner: pgrx::pg_sys::Oid, dispatch: &Dispatch, event: Option<&Event>, started_at: Micros) -> Run {
@@ -83,15 +83,22 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
             return Outcome::Ended(EndedRun { error: Some(error), ..ended });
         }
     };
-    let mut active = active && !claimer.paused.contains(&run.automation_id);
+    let tenant = apart::tenant(version.program.tenant.as_deref(), run.tenant.as_deref());
+    let held_back = tenant_pauses::is_paused(run.automation_id, tenant);
+    let mut active = active && !claimer.paused.contains(&run.automation_id) && !held_back;
     if !active && version.program.on_pause == OnPause::Freeze {
-        match automations::stays_as_it_is(run.automation_id) {
+        match automations::stays_as_it_is(run.automation_id, tenant) {
             Some(now) => active = now,
             None => {
                 claimer.unsettled.insert((run.id, 0));
                 return Outcome::Stays;
             }
         }
+    }
+    if held_back && version.program.on_pause == OnPause::Drain {
+        let reason = Code::TenantPaused.word();
+        *claimer.refused.entry((run.automation_id, run.trigger_no, reason)).or_default() += 1;
+        return Outcome::Ended(run.ended(Ending::Cancelled, Some(reason)));
     }
     if !active && version.program.on_pause == OnPause::Drain {
         return Outcome::Ended(run.ended(Ending::Cancelled, Some("automation_not_active")));

@@ -1,20 +1,21 @@
 //! Automations that feed themselves until the chain of causes is cut off. They are paused: each further change would do as
 //! many runs again.
+use automation_core::gate::apart;
 use automation_core::gate::hot::Chain;
 use pgrx::pg_sys;
 
 use super::Plan;
 use super::definitions::Active;
-use crate::executor::tell_paused;
+use crate::executor::{lock_executions, pause_by_system};
 use crate::gucs::{self, HotFlow};
 use crate::pg::append::next_id;
 use crate::pg::clock;
 use crate::scope::instant;
-use crate::store::automations;
 use crate::store::events::Event;
 use crate::store::gates::goes_back_to;
 use crate::store::history::{EndedRun, Ending};
 use crate::store::log::{self, Entry};
+use crate::store::tenant_pauses;
 
 /// How many refusals of an automation are looked into in one batch: each walks a chain of causes.
 const LOOKED_INTO: usize = 20;
@@ -24,6 +25,8 @@ pub(super) struct Cut {
     automation_id: i32,
     owner: pg_sys::Oid,
     name: String,
+    /// The tenant for which alone a shared automation is paused.
+    tenant: Option<String>,
     cause: i64,
     event_id: i64,
     chain: Chain,
@@ -49,6 +52,7 @@ impl Plan {
             automation_id: active.automation_id,
             owner: active.owner,
             name: active.name.clone(),
+            tenant: apart::tenant(active.program.tenant.as_deref(), event.tenant.as_deref()).map(str::to_owned),
             cause,
             event_id: event.id,
             chain: Chain { depth: event.depth, limit: gucs::max_chain_depth(), own: false, called },
@@ -56,8 +60,8 @@ impl Plan {
         });
     }
 
-    /// Pauses those automations whose own runs are among the causes. One that another session is changing is left alone
-    /// until the next chain is cut off.
+    /// Pauses those automations whose own runs are among the causes, a shared one for the tenant of the event. An automation
+    /// that another session is changing is left alone until the next chain is cut off.
     pub(super) fn pause_loops(&mut self) {
         for cut in std::mem::take(&mut self.cuts) {
             let own = goes_back_to(cut.automation_id, cut.cause, cut.chain.depth);
@@ -65,8 +69,11 @@ impl Plan {
             if !chain.is_loop() {
                 continue;
             }
+            let tenant = cut.tenant.as_deref();
+            let locked = tenant.is_none()
+                || !tenant_pauses::is_paused(cut.automation_id, tenant) && lock_executions(cut.automation_id, tenant);
             let details = chain.disable_details(instant(clock::engine_now()));
-            if !automations::pause_by_system(cut.automation_id, &details) {
+            if !locked || !pause_by_system("system:hot-flow", cut.automation_id, tenant, &details) {
                 continue;
             }
             let run_id = cut.hot.as_ref().map(|_| next_id("run_id_seq"));
@@ -77,10 +84,9 @@ impl Plan {
                 owner: Some(cut.owner),
                 run_id,
                 event_id: Some(cut.event_id),
-                message: &format!("automation \"{}\" was paused: it starts itself without end", cut.name),
+                message: &format!("{}: it starts itself without end", apart::paused(&cut.name, tenant)),
                 detail: Some(&chain.reason().to_string()),
             });
-            tell_paused("system:hot-flow", &cut.name, &details);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The active definitions, compiled, as the current snapshot has them.
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use automation_core::definition::Document;
@@ -18,6 +18,7 @@ use crate::store::automations;
 use crate::store::events::Event;
 use crate::store::log::{self, Entry};
 use crate::store::subscriptions::{self, Subscription};
+use crate::store::tenant_pauses;
 use crate::store::wakes;
 use crate::workers::registration;
 
@@ -46,6 +47,8 @@ pub struct Definitions {
     derivers: Rc<Derivers>,
     hearing: Rc<Hearing>,
     subscriptions: Vec<Subscription>,
+    /// Automations that are paused for a tenant.
+    paused_tenants: HashSet<(i32, String)>,
     /// What all of these listen to.
     ears: Rc<Ears>,
     /// Compiled once per version: versions never change.
@@ -121,6 +124,7 @@ fn load(fingerprint: (i64, i64), mut programs: HashMap<i32, Rc<Program>>) -> Def
         derivers: derived::at(fingerprint),
         hearing: hearing::at(fingerprint),
         subscriptions: subscriptions::all(),
+        paused_tenants: tenant_pauses::all(),
         ..Default::default()
     };
     for row in rows {
@@ -167,6 +171,12 @@ pub fn compile_stored(document: &str) -> Result<Program, String> {
 impl Definitions {
     pub fn by_id(&self, automation_id: i32) -> Option<&Active> {
         self.by_id.get(&automation_id).map(|place| &self.active[*place])
+    }
+
+    /// Is the automation paused for the event's tenant?
+    pub fn is_paused_for(&self, automation: i32, event: &Event) -> bool {
+        let Some(tenant) = event.tenant.as_ref().filter(|_| !self.paused_tenants.is_empty()) else { return false };
+        self.paused_tenants.contains(&(automation, tenant.clone()))
     }
 
     /// Everything that triggers, holds, conditions, derived events and subscriptions listen to.

@@ -88,6 +88,11 @@ impl Plan {
                 self.cut(active, event, Some(trigger_no as i16), false);
                 fires = false;
             }
+            if fires && definitions.is_paused_for(active.automation_id, event) {
+                let refused = (active.automation_id, trigger_no as i16, Code::TenantPaused.word());
+                *self.refused.entry(refused).or_default() += 1;
+                fires = false;
+            }
             if fires {
                 self.count(active, trigger_no).matched += 1;
             }

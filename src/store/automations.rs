@@ -380,7 +380,10 @@ const STAYS: &str = "
      WHERE a.id = $1
        FOR SHARE SKIP LOCKED";
 
-/// May its runs go on? Stays so until this transaction ends. None while somebody is changing it.
-pub fn stays_as_it_is(automation: i32) -> Option<bool> {
-    as_engine(|| query_one(STAYS, &[automation.into()], |row| row.bool(1))).flatten()
+/// May its runs, of this tenant or of none, go on? Stays so until this transaction ends. None while another session is changing
+/// the automation.
+pub fn stays_as_it_is(automation: i32, tenant: Option<&str>) -> Option<bool> {
+    let stays = as_engine(|| query_one(STAYS, &[automation.into()], |row| row.bool(1))).flatten()?;
+    // With the automation's row locked, no pause comes or goes. A statement of its own sees what was committed before the lock.
+    Some(stays && !super::tenant_pauses::is_paused(automation, tenant))
 }

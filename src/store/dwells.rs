@@ -57,7 +57,9 @@ const INSERT: &str = "
       FROM automation_internal.automation AS a
      WHERE a.id = $2
        AND a.status = 'active'
-       AND a.owner = $5";
+       AND a.owner = $5
+       AND NOT EXISTS (SELECT FROM automation_internal.tenant_pause AS p
+                        WHERE p.automation_id = a.id AND p.tenant = $13)";
 
 /// What begins to be held.
 #[derive(Debug)]
@@ -91,6 +93,7 @@ pub fn insert(new: &NewDwell<'_>) -> bool {
         Arg::timestamp(new.since),
         Arg::timestamp(new.deadline),
         Arg::json(&new.event.to_json()),
+        new.event.tenant.as_deref().into(),
     ];
     as_engine(|| execute(INSERT, &args)) == 1
 }
@@ -103,6 +106,8 @@ macro_rules! dwells {
     SELECT d.run_id, d.automation_id, d.trigger_id, d.owner, d.version_id, d.trigger_no, d.fingerprint, d.since,
            d.deadline, d.event, d.heard, a.name, a.version_id,
            a.status = 'active' AND a.active_since = d.active_since AND a.owner = d.owner
+           AND NOT EXISTS (SELECT FROM automation_internal.tenant_pause AS p
+                            WHERE p.automation_id = d.automation_id AND p.tenant = d.event ->> 'tenant')
       FROM automation_internal.dwell AS d
       JOIN automation_internal.automation AS a ON a.id = d.automation_id
      WHERE ",

@@ -1,5 +1,5 @@
 //! What the gates between an event and a run remember.
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use pgrx::pg_sys;
 
@@ -69,24 +69,35 @@ pub const COUNT_EXECUTIONS: &str = "
       FROM (SELECT
               FROM automation_internal.execution AS e
              WHERE e.automation_id = $1
+               AND e.tenant = $6
                AND e.at >= $2
                AND ($3::text IS NULL OR e.entity = $3)
                AND (e.own OR NOT $4)
              LIMIT $5) AS counted";
 
-/// Executions of an automation since an instant, counted no further than `most`: all, those for one entity, or those that
-/// go back to the automation itself.
-pub fn count_executions(automation_id: i32, since: Micros, entity: Option<&str>, own: bool, most: i64) -> u64 {
-    let args = [automation_id.into(), Arg::timestamp(since), entity.into(), own.into(), most.into()];
+/// What is counted together: an automation's executions, or those of one tenant.
+#[derive(Clone, Copy, Debug)]
+pub struct Counted<'a> {
+    pub automation_id: i32,
+    /// Empty if the tenants are not told apart.
+    pub tenant: &'a str,
+}
+
+/// Executions since an instant, counted no further than `most`: all, those for one entity, or those that go back to the
+/// automation itself.
+pub fn count_executions(of: Counted<'_>, since: Micros, entity: Option<&str>, own: bool, most: i64) -> u64 {
+    let args =
+        [of.automation_id.into(), Arg::timestamp(since), entity.into(), own.into(), most.into(), of.tenant.into()];
     as_engine(|| query_one(COUNT_EXECUTIONS, &args, |row| row.int8(1))).flatten().unwrap_or_default() as u64
 }
 
 const ADD_EXECUTION: &str = "
-    INSERT INTO automation_internal.execution (automation_id, at, entity, own, keep_until)
-    VALUES ($1, $2, $3, $4, $5)";
+    INSERT INTO automation_internal.execution (automation_id, at, entity, own, keep_until, tenant)
+    VALUES ($1, $2, $3, $4, $5, $6)";
 
-pub fn add_execution(automation_id: i32, at: Micros, entity: Option<&str>, own: bool, keep_until: Micros) {
-    let args = [automation_id.into(), Arg::timestamp(at), entity.into(), own.into(), Arg::timestamp(keep_until)];
+pub fn add_execution(of: Counted<'_>, at: Micros, entity: Option<&str>, own: bool, keep_until: Micros) {
+    let (at, keep_until) = (Arg::timestamp(at), Arg::timestamp(keep_until));
+    let args = [of.automation_id.into(), at, entity.into(), own.into(), keep_until, of.tenant.into()];
     as_engine(|| execute(ADD_EXECUTION, &args));
 }
 
@@ -95,6 +106,16 @@ const FORGET_EXECUTIONS: &str = "DELETE FROM automation_internal.execution AS e 
 /// Begins to count the executions of an automation anew.
 pub fn forget_executions(automation_id: i32) {
     as_engine(|| execute(FORGET_EXECUTIONS, &[automation_id.into()]));
+}
+
+const FORGET_TENANT: [&str; 2] =
+    ["DELETE FROM automation_internal.execution AS e WHERE e.automation_id = $1 AND e.tenant = $2", FORGET_FAILURES_OF];
+
+/// A tenant that was held back begins anew.
+pub fn forget_tenant(automation_id: i32, tenant: &str) {
+    for statement in FORGET_TENANT {
+        as_engine(|| execute(statement, &[automation_id.into(), tenant.into()]));
+    }
 }
 
 // A run is either live or in the history, and its event is kept at least as long as it can be the cause of another.
@@ -122,38 +143,48 @@ pub fn goes_back_to(automation_id: i32, run_id: i64, depth: i16) -> bool {
     as_engine(|| query_one(GOES_BACK, &args, |row| row.bool(1))).flatten().unwrap_or_default()
 }
 
-/// Automations whose last runs failed, and how many in a row.
-pub fn failures() -> HashMap<i32, u32> {
-    let mut found = HashMap::new();
+/// Automations, by tenant, whose last runs failed.
+pub fn failing() -> HashSet<(i32, String)> {
+    let mut found = HashSet::new();
     each_row("breaker", |row| {
-        if let (Some(automation), Some(failures)) = (row.int4(1), row.int4(2)) {
-            found.insert(automation, failures as u32);
-        }
+        found.extend(row.int4(1).zip(row.text(2)));
     });
     found
 }
 
 const LOCK_FAILURES: &str = "
-    INSERT INTO automation_internal.breaker AS b (automation_id, failures)
-    VALUES ($1, 0)
-        ON CONFLICT (automation_id) DO UPDATE SET failures = b.failures
+    INSERT INTO automation_internal.breaker AS b (automation_id, tenant, failures)
+    VALUES ($1, $2, 0)
+        ON CONFLICT (automation_id, tenant) DO UPDATE SET failures = b.failures
  RETURNING b.failures";
 
 /// How many runs in a row have failed, locked until this transaction ends.
-pub fn lock_failures(automation_id: i32) -> u32 {
-    let found = as_engine(|| query_one(LOCK_FAILURES, &[automation_id.into()], |row| row.int4(1)));
+pub fn lock_failures(of: Counted<'_>) -> u32 {
+    let found = as_engine(|| query_one(LOCK_FAILURES, &[of.automation_id.into(), of.tenant.into()], |row| row.int4(1)));
     found.flatten().unwrap_or_default() as u32
 }
 
-const SET_FAILURES: &str = "UPDATE automation_internal.breaker AS b SET failures = $2 WHERE b.automation_id = $1";
+const SET_FAILURES: &str = "
+    UPDATE automation_internal.breaker AS b
+       SET failures = $3
+     WHERE b.automation_id = $1
+       AND b.tenant = $2";
 
-pub fn set_failures(automation_id: i32, failures: u32) {
-    as_engine(|| execute(SET_FAILURES, &[automation_id.into(), (failures as i32).into()]));
+pub fn set_failures(of: Counted<'_>, failures: u32) {
+    as_engine(|| execute(SET_FAILURES, &[of.automation_id.into(), of.tenant.into(), (failures as i32).into()]));
+}
+
+const FORGET_FAILURES_OF: &str =
+    "DELETE FROM automation_internal.breaker AS b WHERE b.automation_id = $1 AND b.tenant = $2";
+
+/// A run was completed.
+pub fn forget_failures_of(of: Counted<'_>) {
+    as_engine(|| execute(FORGET_FAILURES_OF, &[of.automation_id.into(), of.tenant.into()]));
 }
 
 const FORGET_FAILURES: &str = "DELETE FROM automation_internal.breaker AS b WHERE b.automation_id = $1";
 
-/// The automation has completed a run, or was made active.
+/// The automation was made active, or redefined.
 pub fn forget_failures(automation_id: i32) {
     as_engine(|| execute(FORGET_FAILURES, &[automation_id.into()]));
 }
@@ -212,7 +243,8 @@ pub fn prune(before: Micros) {
     }
 }
 
-const FORGET: [&str; 4] = [
+const FORGET: [&str; 5] = [
+    "DELETE FROM automation_internal.tenant_pause AS p WHERE p.automation_id = $1",
     "DELETE FROM automation_internal.window_event AS w WHERE w.automation_id = $1",
     "DELETE FROM automation_internal.execution_claim AS c WHERE c.automation_id = $1",
     "DELETE FROM automation_internal.execution AS e WHERE e.automation_id = $1",

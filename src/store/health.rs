@@ -1,4 +1,7 @@
 //! What is wrong with the watched tables.
+use automation_core::by_name::call;
+
+use super::tenant_pauses;
 use crate::pg::engine_sql::{Arg, query};
 use crate::pg::identity::{as_engine, current_user, sees_all_statistics};
 
@@ -127,6 +130,7 @@ pub fn findings() -> Vec<(String, String, Option<String>)> {
             let detail = format!("changes are not captured: {}", row.text(1).unwrap_or_default());
             ("session_replication_role".to_owned(), "warning".to_owned(), Some(detail))
         }));
+        rows.extend(paused_tenants(user, sees_all));
         rows.extend(query(BACKLOG, &[], |row| {
             let (queued, dead) = (row.int8(1).unwrap_or_default(), row.int8(2).unwrap_or_default());
             let status = if dead > 0 { "warning" } else { "ok" };
@@ -134,6 +138,29 @@ pub fn findings() -> Vec<(String, String, Option<String>)> {
         }));
         rows
     })
+}
+
+/// Most tenants that status() names one by one.
+const MOST_TENANTS: i64 = 10;
+
+/// Tenants for which an automation that is for all of them is paused.
+fn paused_tenants(user: pgrx::pg_sys::Oid, sees_all: bool) -> Vec<(String, String, Option<String>)> {
+    let mut named = tenant_pauses::named(user, sees_all, MOST_TENANTS + 1);
+    let more = named.len() as i64 > MOST_TENANTS;
+    named.truncate(MOST_TENANTS as usize);
+    let mut rows: Vec<_> = named
+        .into_iter()
+        .map(|pause| {
+            let resume = call("resume", &pause.automation, Some(&pause.tenant));
+            let detail = format!("{} since {}; {resume} starts it again", pause.reason, pause.since);
+            (format!("automation {} for tenant {}", pause.automation, pause.tenant), "paused".to_owned(), Some(detail))
+        })
+        .collect();
+    if more {
+        let detail = "automation.paused_tenants names all".to_owned();
+        rows.push(("further tenants".to_owned(), "paused".to_owned(), Some(detail)));
+    }
+    rows
 }
 
 fn named_row(capture: Capture) -> (String, String, Option<String>) {

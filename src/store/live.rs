@@ -126,7 +126,10 @@ macro_rules! live_runs {
         "
     SELECT r.id, r.event_id, r.event_at, r.started_at, r.parent, r.owner, r.automation_id, r.version_id, r.epoch,
            r.trigger_no, r.depth, r.status, r.kind, r.entity_id, r.key, r.mode_key, r.tenant, r.event, r.state, r.waits, r.steps,
-           a.name, a.status = 'active' OR a.finish_runs
+           a.name,
+           (a.status = 'active' OR a.finish_runs)
+           AND NOT EXISTS (SELECT FROM automation_internal.tenant_pause AS p
+                            WHERE p.automation_id = r.automation_id AND p.tenant = r.tenant)
       FROM automation_internal.run AS r
       JOIN automation_internal.automation AS a ON a.id = r.automation_id"
     };

@@ -38,6 +38,7 @@ pub mod signals;
 pub mod stats;
 pub mod step_stats;
 pub mod subscriptions;
+pub mod tenant_pauses;
 pub mod timers;
 pub mod topic_grants;
 pub mod wakes;

@@ -3,7 +3,7 @@
 //! Without a limit of its own, an automation is counted where it feeds itself: its execution goes back to one of its own
 //! runs, directly or through others. A table may change ten thousand times a second for good reasons.
 use automation_core::gate::hot::{self, Cause, Check, Rate};
-use automation_core::gate::key;
+use automation_core::gate::{apart, key};
 use automation_core::program::Program;
 
 use super::Refusal;
@@ -13,8 +13,8 @@ use crate::gucs::{self, HotFlow};
 use crate::pg::clock::{self, POSTGRES_EPOCH};
 use crate::scope::instant;
 use crate::store::events::{Event, Op};
-use crate::store::gates::{add_execution, count_executions, goes_back_to};
-use crate::store::{automations, log};
+use crate::store::gates::{Counted, add_execution, count_executions, goes_back_to};
+use crate::store::log;
 
 /// How far back the usual limits look, in microseconds.
 const LONGEST: i64 = 300_000_000;
@@ -24,6 +24,8 @@ pub struct Judged {
     custom: Option<Rate>,
     cause: Cause,
     entity: Option<String>,
+    /// The tenant whose executions are counted, and who is held back, if the automation is for all of them.
+    tenant: Option<String>,
 }
 
 /// Can the execution come under a limit?
@@ -49,37 +51,46 @@ pub fn of(program: &Program, event: &Event, run: &Run) -> Option<Judged> {
     let entity = event.kind.as_deref().zip(event.entity_id.as_deref()).filter(|_| event.op == Op::Updated);
     Some(Judged {
         custom,
+        tenant: apart::tenant(program.tenant.as_deref(), run.tenant.as_deref()).map(str::to_owned),
         cause: Cause { update: event.op == Op::Updated, own },
         entity: entity.map(|(kind, id)| key::context(event.tenant.as_deref(), Some(kind), Some(id), "")),
     })
 }
 
 impl Judged {
-    /// Counts the execution, or pauses the automation because it is one too many.
+    /// Takes the lock on what is counted with the execution.
+    pub fn lock(&self, run: &Run) -> bool {
+        super::lock_executions(run.automation_id, self.tenant.as_deref())
+    }
+
+    /// Counts the execution, or pauses the automation, or only for the tenant, because it is one too many.
     pub fn judge(self, claimer: &mut Claimer, run: &Run) -> Result<(), Refusal> {
         let now = clock::engine_now();
-        let (automation, entity) = (run.automation_id, self.entity.as_deref());
+        let (automation, entity, tenant) = (run.automation_id, self.entity.as_deref(), self.tenant.as_deref());
+        let of = Counted { automation_id: automation, tenant: tenant.unwrap_or_default() };
         let most = self.custom.map_or(1000, |rate| rate.count + 1) as i64;
         let verdict = hot::judge(self.custom, self.cause, instant(now), |check, since| {
             let since = since.0 - POSTGRES_EPOCH;
             match check {
-                Check::Custom | Check::General => count_executions(automation, since, None, false, most),
-                Check::EntityUpdates => count_executions(automation, since, entity, false, most),
-                Check::OwnWrites => count_executions(automation, since, None, true, most),
+                Check::Custom | Check::General => count_executions(of, since, None, false, most),
+                Check::EntityUpdates => count_executions(of, since, entity, false, most),
+                Check::OwnWrites => count_executions(of, since, None, true, most),
             }
         });
         let Err(hot) = verdict else {
             let within = self.custom.map_or(LONGEST, |rate| rate.within);
-            add_execution(automation, now, entity, self.cause.own, now.saturating_add(within));
+            add_execution(of, now, entity, self.cause.own, now.saturating_add(within));
             return Ok(());
         };
         let details = hot.disable_details(instant(now));
-        if !automations::pause_by_system(automation, &details) {
-            // Somebody is changing it, or has paused it.
+        if !super::pause_by_system("system:hot-flow", automation, tenant, &details) {
+            // Another session is changing it, or has paused it.
             return Err(Refusal::Later);
         }
-        claimer.paused.insert(automation);
-        let message = format!("automation \"{}\" was paused: too many executions", run.automation);
+        if tenant.is_none() {
+            claimer.paused.insert(automation);
+        }
+        let message = format!("{}: too many executions", apart::paused(&run.automation, tenant));
         log::warning(&log::Entry {
             code: "hot_flow",
             automation_id: Some(automation),
@@ -89,7 +100,6 @@ impl Judged {
             message: &message,
             detail: Some(&hot.reason().to_string()),
         });
-        super::tell_paused("system:hot-flow", automation, &details);
         Err(Refusal::Hot)
     }
 }

@@ -212,3 +212,47 @@ fn with_hot_flow_off_no_number_of_executions_pauses_an_automation_without_a_limi
     db.wait_until("all have executed", "SELECT count(*) = 300 FROM effect");
     assert_eq!(db.text("SELECT status FROM automation.automations WHERE name = 'count'"), "active");
 }
+
+/// The runs of a noisy tenant and of quiet ones come at the same time to several executors. Only the noisy one is held back: by
+/// the limit of executions, then by the breaker.
+#[test]
+fn one_noisy_tenant_stops_only_itself_r002_13_r003_9() {
+    let cluster = Cluster::build().setting("automation_engine.executors", "4").start();
+    let db = cluster.database("tenants");
+    db.execute(
+        "CREATE TABLE item (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, org text NOT NULL, bad boolean NOT NULL DEFAULT false);
+         CREATE TABLE effect (org text NOT NULL);
+         SELECT automation.watch_table('item', tenant_column => 'org');
+         SELECT automation.define('shared', trigger => automation.on_created('item'), max_executions => '50 per 1 hour',
+             steps => ARRAY[automation.sql('INSERT INTO effect SELECT {{ new.org }} WHERE 1 / CASE WHEN {{ new.bad }} THEN 0 ELSE 1 END = 1')])",
+    );
+    for round in 0..10 {
+        db.execute(&format!(
+            "INSERT INTO item (org) SELECT 'noisy' FROM generate_series(1, 20) UNION ALL SELECT 'quiet' || n FROM generate_series({round}, {round} + 3) AS n"
+        ));
+    }
+    db.wait_until(
+        "the noisy tenant is held back",
+        "SELECT count(*) = 1 FROM automation.paused_tenants WHERE tenant = 'noisy' AND reason = 'hot_flow'",
+    );
+    db.wait_until("every quiet tenant's run has executed", "SELECT count(*) = 40 FROM effect WHERE org LIKE 'quiet%'");
+    db.wait_until_drained(std::time::Duration::from_secs(30));
+    assert_eq!(db.number("SELECT count(*) FROM effect WHERE org = 'noisy'"), 50);
+    assert_eq!(db.number("SELECT count(*) FROM automation.runs WHERE status = 'hot'"), 1);
+    db.execute("INSERT INTO item (org, bad) SELECT 'quiet3', true FROM generate_series(1, 12)");
+    db.wait_until(
+        "the failing tenant is held back",
+        "SELECT count(*) = 1 FROM automation.paused_tenants WHERE tenant = 'quiet3' AND reason = 'failure_breaker'",
+    );
+    db.execute("INSERT INTO item (org) VALUES ('quiet2'), ('noisy')");
+    db.wait_until("the other tenants go on", "SELECT count(*) = 41 FROM effect WHERE org LIKE 'quiet%'");
+    db.execute(
+        "SELECT automation.resume('shared', tenant => 'noisy'); INSERT INTO item (org) VALUES ('noisy'), ('quiet3')",
+    );
+    db.wait_until(
+        "the noisy tenant goes on when it is resumed",
+        "SELECT count(*) = 51 FROM effect WHERE org = 'noisy'",
+    );
+    assert_eq!(db.column("SELECT tenant FROM automation.paused_tenants"), ["quiet3"]);
+    assert_eq!(db.text("SELECT status FROM automation.automations WHERE name = 'shared'"), "active");
+}

@@ -70,6 +70,7 @@ SELECT automation.start_run('m-wait') AS waiting, automation.start_run('m-fail')
 SELECT automation.backfill('m-main', 'SELECT id, v FROM rights.m_item') AS job, automation.backfill('m-main', 'SELECT id, v FROM rights.m_item', approve => true) AS unapproved \gset
 SELECT automation.drain() > 0 AS ran;
 SELECT automation.start_run('m-main') AS queued \gset
+SELECT ok FROM automation.pause('m-main', tenant => 'm-tenant');
 RESET ROLE;
 SELECT automation.route() >= 0 AS routed, automation.allow_egress('regress_m_a', 'm.example') AS allowed;
 INSERT INTO automation_internal.secret (owner, owner_name, name, sealed, created_at) VALUES ('regress_m_a'::regrole, 'regress_m_a', 'm-secret', '\x00', now());

@@ -6,6 +6,7 @@
 //! gate says.
 
 pub mod admission;
+pub mod apart;
 pub mod breaker;
 pub mod change;
 pub mod clause;
@@ -42,10 +43,11 @@ pub enum Gate {
 }
 
 /// Every way in which a gate can say no: the code, its word, its gate. Callers compare and count the words.
-const CODES: [(Code, &str, Gate); 28] = [
+const CODES: [(Code, &str, Gate); 29] = [
     (Code::NoRights, "no_rights", Gate::Config),
     (Code::Disabled, "trigger_disabled", Gate::Config),
     (Code::OtherTenant, "other_tenant", Gate::Config),
+    (Code::TenantPaused, "tenant_paused", Gate::Config),
     (Code::OtherEntity, "other_entity", Gate::Config),
     (Code::ColumnsUnchanged, "columns_unchanged", Gate::Config),
     (Code::Unchanged, "value_unchanged", Gate::Config),
@@ -82,6 +84,8 @@ pub enum Code {
     Disabled,
     /// The event belongs to another tenant.
     OtherTenant,
+    /// The automation, which is for all tenants, is paused for the event's tenant.
+    TenantPaused,
     /// The event is about another entity.
     OtherEntity,
     /// None of the trigger's columns changed.

@@ -1,0 +1,78 @@
+//! Pausing an automation that is for all tenants for one of them, and starting it again.
+use automation_core::lifecycle::Status;
+
+use super::automations::{announce, go_on};
+use super::by_name::typed;
+use crate::error::{EngineError, EngineResult};
+use crate::executor;
+use crate::pg::{identity, names};
+use crate::store::automations::Automation;
+use crate::store::{gates, tenant_pauses};
+
+/// What was done about a tenant, as the functions that change a status say it.
+pub fn transition(known: &Automation, tenant: &str, to: Status) -> EngineResult<&'static str> {
+    if known.status != Status::Active.word() {
+        return Err(EngineError::wrong_state(format!(
+            "automation \"{}\" is {} for all tenants",
+            known.name, known.status
+        ))
+        .hint(format!("{}.", typed("activate", &known.name, None))));
+    }
+    let user = names::role_name(identity::current_user()).unwrap_or_default();
+    let changed = match to {
+        Status::Active => resume(known, Some(tenant)),
+        Status::Paused => pause(known, tenant, &user),
+        Status::Draft => {
+            return Err(EngineError::wrong_state("an automation cannot be a draft for one tenant")
+                .detail(format!("Automation \"{}\" has no tenant: it is for all of them.", known.name))
+                .hint(format!("{}.", typed("revert_to_draft", &known.name, None))));
+        }
+    };
+    if changed {
+        return Ok("transitioned");
+    }
+    let action = if to == Status::Active { "automation.resumed" } else { "automation.paused" };
+    known.audit(action, serde_json::json!({ "to": to.word(), "tenant": tenant, "no_op": true }));
+    Ok("recorded")
+}
+
+/// True if it was not paused for the tenant before.
+fn pause(known: &Automation, tenant: &str, user: &str) -> bool {
+    if tenant_pauses::is_paused(known.id, Some(tenant)) {
+        return false;
+    }
+    let details = serde_json::json!({ "disabled_by": "user", "blame": user, "tenant": tenant });
+    if !tenant_pauses::add(known.id, tenant, &details) {
+        return false;
+    }
+    known.audit("automation.paused", serde_json::json!({ "from": "active", "to": "paused", "tenant": tenant }));
+    tell_paused(known, tenant, user);
+    true
+}
+
+/// Starts an automation again for a tenant, or for all for which it is paused. True if there was any.
+pub fn resume(known: &Automation, tenant: Option<&str>) -> bool {
+    let resumed = tenant_pauses::remove(known.id, tenant);
+    for tenant in &resumed {
+        gates::forget_tenant(known.id, tenant);
+        let details = serde_json::json!({ "from": "paused", "to": "active", "tenant": tenant });
+        known.audit("automation.resumed", details.clone());
+        announce(&for_tenant(known, tenant), "automation.resumed", details);
+    }
+    if !resumed.is_empty() {
+        go_on(known.id);
+    }
+    !resumed.is_empty()
+}
+
+/// What remains to be said and done when an automation was paused for a tenant: an event of that tenant, and no more holds.
+pub fn tell_paused(known: &Automation, tenant: &str, actor: &str) {
+    let told = serde_json::json!({ "from": "active", "to": "paused", "by": actor, "tenant": tenant });
+    announce(&for_tenant(known, tenant), "automation.paused", told);
+    executor::drop_inactive_for(known.id, tenant, &format!("it was paused for tenant \"{tenant}\" by {actor}"));
+}
+
+/// The automation as the tenant's events name it.
+fn for_tenant(known: &Automation, tenant: &str) -> Automation {
+    Automation { tenant: Some(tenant.to_owned()), ..known.clone() }
+}

@@ -26,6 +26,7 @@ mod scope;
 mod secrets;
 mod shmem;
 mod store;
+mod tenant_view;
 mod timekeeper;
 mod webhooks;
 mod workers;

@@ -15,7 +15,6 @@ mod sweep;
 mod ticks;
 mod wakes;
 
-use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use automation_core::definition::{Mode, Ordering};
@@ -43,6 +42,7 @@ use crate::store::log::{self, Entry};
 use crate::store::router::{self as cursor_store, Cursor, Late, Moment, Stretch, Use};
 use crate::store::stats::{self, Counts};
 use crate::store::wakes::Waiter;
+use crate::tenant_view::TenantColumns;
 use crate::{gucs, store};
 pub use definitions::compile_stored;
 use definitions::{Active, Definitions};
@@ -283,7 +283,8 @@ fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, b
         refused: HashMap::new(),
         privileges: Privileges::default(),
         started: Vec::new(),
-        tenant_columns: OnceCell::new(),
+        tenant_columns: TenantColumns::default(),
+        audience: Audience::All,
         holds: Holds::default(),
         filter_errors: HashMap::new(),
         cuts: Vec::new(),
@@ -294,6 +295,12 @@ fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, b
             let topics = definitions.derivers().of_events(events, now);
             // Waits come first: a run that is woken by an event and one that is started by it go in this order.
             plan.dispatches.extend(wakes::of_events(events, &topics, now));
+            for view in events.iter().filter_map(|event| plan.tenant_columns.views(event)).flatten() {
+                // Waits for the state were told of the event itself.
+                let topics = definitions.derivers().of_events(std::slice::from_ref(&view), now);
+                let woken = wakes::of_events(std::slice::from_ref(&view), &topics, now).into_iter();
+                plan.dispatches.extend(woken.filter(|dispatch| dispatch.reason == Reason::Event));
+            }
             subscribers::tell(definitions.subscriptions(), definitions.hearing(), events, &topics);
             for event in events {
                 // Between two events nothing is half done: a batch that ends here is routed again.
@@ -323,6 +330,16 @@ fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, b
     (dispatches, owners, many)
 }
 
+/// Automations that an event, or a tenant's view of it, is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Audience {
+    All,
+    /// Those without a tenant: the event is an update that moves an entity from one tenant to another.
+    Shared,
+    /// Those of a tenant: the event is what that tenant sees of such an update.
+    Tenants,
+}
+
 /// What routing a batch comes to.
 struct Plan {
     now: Micros,
@@ -336,8 +353,9 @@ struct Plan {
     /// Which roles have the privileges of which.
     privileges: Privileges,
     started: Vec<i64>,
-    /// The tenant column of each kind that has one.
-    tenant_columns: OnceCell<HashMap<String, String>>,
+    tenant_columns: TenantColumns,
+    /// Which automations the event under way is for, as it is.
+    audience: Audience,
     holds: Holds,
     /// Filters that could not be evaluated: how often, and for which event last.
     filter_errors: HashMap<FilterError, (i64, Option<i64>)>,

@@ -57,11 +57,6 @@ impl<'a> EventScope<'a> {
         }
     }
 
-    /// The tenant of the event.
-    pub fn tenant(&self) -> Option<&str> {
-        self.event.tenant.as_deref()
-    }
-
     pub fn event(&self) -> &'a Event {
         self.event
     }
@@ -168,7 +163,7 @@ const ENVELOPE: [&str; 16] = [
 ];
 
 /// The row before an update: the row after it, with the old values of what changed.
-fn overlay(whole: &Value, fields: &Value) -> Value {
+pub fn overlay(whole: &Value, fields: &Value) -> Value {
     let (Value::Object(whole), Value::Object(fields)) = (whole, fields) else { return whole.clone() };
     let merged = whole.iter().map(|(name, value)| (name.clone(), fields.get(name).unwrap_or(value).clone())).collect();
     Value::object(merged)

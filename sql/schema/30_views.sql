@@ -54,7 +54,7 @@ SELECT r.id,
        r.steps,
        CASE WHEN r.error IS NOT NULL
             THEN COALESCE(r.error ->> 'sqlstate', '') || ': ' || (r.error ->> 'message') END AS error,
-       r.tenant,
+       COALESCE(a.tenant, r.tenant) AS tenant,
        CASE WHEN r.trigger_no < 0 THEN 'manual'
             ELSE v.document -> 'triggers' -> r.trigger_no::integer ->> 'id' END AS trigger,
        r.event_id,
@@ -121,7 +121,7 @@ COMMENT ON COLUMN automation.runs.started_at IS 'When an executor began it.';
 COMMENT ON COLUMN automation.runs.took IS 'From start to end.';
 COMMENT ON COLUMN automation.runs.steps IS 'How many steps were executed or skipped.';
 COMMENT ON COLUMN automation.runs.error IS 'SQLSTATE and message of what failed.';
-COMMENT ON COLUMN automation.runs.tenant IS 'Tenant of the event.';
+COMMENT ON COLUMN automation.runs.tenant IS 'Tenant of the event, or of the automation.';
 COMMENT ON COLUMN automation.runs.trigger IS 'Id of the trigger that fired, or manual.';
 COMMENT ON COLUMN automation.runs.event_id IS 'The event that started it, see automation.events.';
 COMMENT ON COLUMN automation.runs.parent IS 'The run that started this one.';

@@ -1,4 +1,6 @@
 //! Starting a run as if an event had happened (R001-52): an event of the same shape, and the same one twice is one run.
+use std::rc::Rc;
+
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -11,6 +13,7 @@ use crate::pg::clock::{self, Micros};
 use crate::pg::identity;
 use crate::pg::jsonb::Jsonb;
 use crate::store::events::{self, Event, Op};
+use crate::tenant_view::TenantColumns;
 
 type Json = serde_json::Value;
 
@@ -49,11 +52,17 @@ fn start(named: &Named<'_>, given: &Json) -> EngineResult<i64> {
     let known = startable(named)?;
     let name = known.name.as_str();
     let tenant = known.tenant.as_deref().or(named.tenant.filter(|tenant| !tenant.is_empty()));
-    let event = made_up(name, given, tenant)?;
+    let event = Rc::new(made_up(name, given, tenant)?);
+    // An update that moves the entity to another tenant is a deletion or a creation for the automation's own.
+    let columns = TenantColumns::default();
+    let event = columns.seen_by(known.tenant.as_deref(), &columns.of_new_values(event)).ok_or_else(|| {
+        EngineError::invalid(format!("automation \"{name}\" does not see this event"))
+            .detail("It moves an entity from one tenant to another, and neither is the automation's.")
+    })?;
     check_paused(&known, event.tenant.as_deref())?;
     let topic = format!("automation.invocation.{name}");
     // What makes it the same event; not when it is said to have happened.
-    let same = Event { occurred_at: 0, ..event.clone() }.to_json();
+    let same = Event { occurred_at: 0, ..Event::clone(&event) }.to_json();
     let tenant = event.tenant.as_deref();
     let fingerprint = format!("{} {same}", known.id);
     let (first, key) = events::claim_fingerprint(tenant, &topic, &fingerprint, clock::engine_now(), SAME_FOR);

@@ -19,6 +19,7 @@ use crate::store::events::{self, Event, NewEvent, Op, append_event};
 use crate::store::runs::{self, FailedRun};
 use crate::store::signals::{self, NewSignal};
 use crate::store::{automations, live, log, outbox, retries};
+use crate::tenant_view::TenantColumns;
 
 /// Sends a signal. A run that waits for it by this name, and by this key and of this tenant if both have one, takes it; until
 /// one does, it is kept. Each signal is taken by one run.
@@ -224,6 +225,8 @@ fn on_its_topic(run: &FailedRun, event: Event) -> Rc<Event> {
     let event = Rc::new(event);
     versions::load(std::iter::once(run.version_id));
     let Ok(version) = versions::get(run.version_id) else { return event };
+    let seen = TenantColumns::default().seen_by(version.program.tenant.as_deref(), &event);
+    let event = seen.unwrap_or(event);
     let Some(trigger) = version.program.triggers.get(run.trigger_no as usize) else { return event };
     let derivers = derived::current();
     let heard =

@@ -25,6 +25,7 @@ use crate::store::gates::Refused;
 use crate::store::history::{EndedRun, Ending};
 use crate::store::live::{self, LiveRun};
 use crate::store::log::{self, Entry};
+use crate::tenant_view::TenantColumns;
 use crate::workers::wake;
 
 /// A batch is committed early once it has taken this long, so that no run waits long for another's commit.
@@ -355,6 +356,7 @@ impl Batch {
         versions::load(claimed.iter().map(|dispatch| dispatch.version_id).chain(live_versions));
         let cancelled = Cancelled::of(claimed);
         let tried = shared().tried_by_others(shmem::my_database());
+        let columns = TenantColumns::default();
         let begun = clock::now();
         claimer.shares = claimer.is_worker && claimed.len() > 1;
         // Jobs that were tended since these dispatches were read.
@@ -395,7 +397,7 @@ impl Batch {
             let began = Instant::now();
             if dispatch.reason.holds() {
                 let event = dispatch.cause.and_then(|(id, _)| events.get(&id));
-                let event = event.map(|event| event.on_topic(dispatch.topic.as_deref()));
+                let event = event.map(|event| as_seen(&columns, dispatch, event));
                 let (outcomes, all) = hold::hear(claimer, dispatch, event.as_deref());
                 settled = all;
                 outcomes.into_iter().for_each(|outcome| self.note(outcome));
@@ -411,7 +413,7 @@ impl Batch {
                     }
                     reason if reason.starts() => {
                         let event = events.get(&dispatch.event_id);
-                        let event = event.map(|event| event.on_topic(dispatch.topic.as_deref()));
+                        let event = event.map(|event| as_seen(&columns, dispatch, event));
                         start(claimer, dispatch, event.as_deref())
                     }
                     _ => wake(claimer, dispatch, &mut woken),
@@ -462,6 +464,15 @@ fn read_events(claimed: &[Dispatch]) -> HashMap<i64, Rc<Event>> {
     let times = wanted.iter().map(|(_, at)| *at);
     let (from, to) = (times.clone().min().unwrap_or_default(), times.max().unwrap_or_default());
     events::many(&ids, from, to).into_iter().map(|event| (event.id, Rc::new(event))).collect()
+}
+
+/// The event as the automation's tenant sees it, on the topic on which it is heard.
+fn as_seen(columns: &TenantColumns, dispatch: &Dispatch, event: &Rc<Event>) -> Rc<Event> {
+    let version = versions::get(dispatch.version_id).ok();
+    let viewer = version.as_ref().and_then(|version| version.program.tenant.as_deref());
+    // The table may be watched with another tenant column than when the event was routed.
+    let hidden = || Rc::new(Event { changed: Vec::new(), prev: None, next: None, ..Event::clone(event) });
+    columns.seen_by(viewer, event).unwrap_or_else(hidden).on_topic(dispatch.topic.as_deref())
 }
 
 fn start(claimer: &mut Claimer, dispatch: &Dispatch, event: Option<&Event>) -> Outcome {

@@ -221,7 +221,7 @@ fn waited(
         (_, Reason::Skip) => machine.wake(no, Cause::Skip, world),
         (WaitFor::Event { topic }, _) => {
             let woke = match &nudge.event {
-                Some(event) => by_event(machine, no, note, topic, event, world),
+                Some(event) => by_nudge(machine, no, note, topic, event, world),
                 None if nudge.reason == Reason::Arm => by_log(machine, wait.step, no, note, topic, world),
                 None => Woke::NotYet,
             };
@@ -267,6 +267,33 @@ fn waited(
         (_, Reason::Due) => machine.wake(no, Cause::Timer, world),
         _ => machine.wake(no, Cause::Look, world),
     })
+}
+
+/// An event came on a topic: does the wait want it? The run's tenant may see the event in another form, which has topics of its
+/// own.
+fn by_nudge(
+    machine: &mut Machine<'_>,
+    no: i32,
+    note: Option<&WaitNote>,
+    topic: &str,
+    event: &Rc<Event>,
+    world: &RunScope<'_>,
+) -> Woke {
+    match world.seen(event) {
+        None => Woke::NotYet,
+        Some(seen) if Rc::ptr_eq(&seen, event) => by_event(machine, no, note, topic, event, world),
+        Some(_) => {
+            let heard = heard(&derived::current(), topic, event, world);
+            let moved = heard.iter().any(|event| by_event(machine, no, note, topic, event, world) == Woke::Moved);
+            if moved { Woke::Moved } else { Woke::NotYet }
+        }
+    }
+}
+
+/// An event of the log as the run's tenant sees it, on each topic that the pattern selects.
+fn heard(derivers: &derived::Derivers, pattern: &str, event: &Rc<Event>, world: &RunScope<'_>) -> Vec<Rc<Event>> {
+    let Some(event) = world.seen(event) else { return Vec::new() };
+    derivers.heard(pattern, &event, |derived| world.may_hear(&event, derived))
 }
 
 /// An event came: does the wait want it?
@@ -318,8 +345,7 @@ fn by_log(
         // Events carry the time on the wall, the wait that of a clock which may have been set.
         let since = clock::now() - (clock::engine_now() - note.since).max(0);
         for event in crate::store::router::events_after(since - lookback) {
-            let event = Rc::new(event);
-            for event in derivers.heard(topic, &event, |derived| world.may_hear(&event, derived)) {
+            for event in heard(&derivers, topic, &Rc::new(event), world) {
                 if wanted(machine, topic, &event, world)
                     && machine.wake(no, Cause::Event, &world.with_event(&event)) == Woke::Moved
                 {
@@ -334,11 +360,7 @@ fn by_log(
     loop {
         let (events, more) = crate::store::router::events_since_seen(&snapshot, seen.xid, seen.floor, above);
         let last = events.last().map(|event| event.id);
-        let heard = |event: Event| {
-            let event = Rc::new(event);
-            derivers.heard(topic, &event, |derived| world.may_hear(&event, derived))
-        };
-        for event in events.into_iter().flat_map(heard) {
+        for event in events.into_iter().flat_map(|event| heard(&derivers, topic, &Rc::new(event), world)) {
             if by_event(machine, no, Some(note), topic, &event, world) == Woke::Moved {
                 return Woke::Moved;
             }
@@ -355,11 +377,7 @@ fn by_log(
 fn by_newest(machine: &mut Machine<'_>, no: i32, note: Option<&WaitNote>, topic: &str, world: &RunScope<'_>) -> Woke {
     let derivers = derived::current();
     let newest = crate::store::router::newest_events().into_iter();
-    let heard = |event: Event| {
-        let event = Rc::new(event);
-        derivers.heard(topic, &event, |derived| world.may_hear(&event, derived))
-    };
-    for event in newest.flat_map(heard) {
+    for event in newest.flat_map(|event| heard(&derivers, topic, &Rc::new(event), world)) {
         if by_event(machine, no, note, topic, &event, world) == Woke::Moved {
             return Woke::Moved;
         }

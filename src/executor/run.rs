@@ -28,6 +28,7 @@ use crate::store::{automations, tenant_pauses};
 /// What is known of a run that a dispatch starts.
 pub fn of_dispatch(owner: pgrx::pg_sys::Oid, dispatch: &Dispatch, event: Option<&Event>, started_at: Micros) -> Run {
     let order = event.map(order_of).unwrap_or_default();
+    let own = versions::get(dispatch.version_id).ok().and_then(|version| version.program.tenant.clone());
     Run {
         id: dispatch.run_id,
         owner,
@@ -45,7 +46,8 @@ pub fn of_dispatch(owner: pgrx::pg_sys::Oid, dispatch: &Dispatch, event: Option<
         entity_id: event.and_then(|event| event.entity_id.clone()),
         key: None,
         mode_key: None,
-        tenant: event.and_then(|event| event.tenant.clone()),
+        // The runs of a tenant's automation are that tenant's, also if the entity has gone over to another.
+        tenant: own.or_else(|| event.and_then(|event| event.tenant.clone())),
         item: bulk_item::of_order(&order),
     }
 }

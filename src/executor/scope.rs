@@ -2,6 +2,7 @@
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use automation_core::expr::{ExprError, ExprErrorKind, Scope};
 use automation_core::value::{Timestamp, Unreadable, Value};
@@ -13,6 +14,7 @@ use crate::pg::identity;
 use crate::router::derived::DerivedTopic;
 use crate::scope::EventScope;
 use crate::store::events::Event;
+use crate::tenant_view::TenantColumns;
 
 /// The world of a run. What it has done so far is the machine's to know.
 pub struct RunScope<'a> {
@@ -22,10 +24,13 @@ pub struct RunScope<'a> {
     trigger_id: String,
     trigger: OnceCell<Result<Value, Unreadable>>,
     states: RefCell<HashMap<(String, String), (Value, OwnId)>>,
+    /// The tenant that the run belongs to: of others it sees nothing.
+    tenant: Option<String>,
+    columns: TenantColumns,
 }
 
 impl<'a> RunScope<'a> {
-    pub fn new(event: &'a Event, now: Micros, run: Value, trigger: &str) -> Self {
+    pub fn new(event: &'a Event, now: Micros, run: Value, trigger: &str, tenant: Option<String>) -> Self {
         RunScope {
             event: EventScope::new(event, now),
             now,
@@ -33,7 +38,15 @@ impl<'a> RunScope<'a> {
             trigger_id: trigger.to_owned(),
             trigger: OnceCell::new(),
             states: RefCell::new(HashMap::new()),
+            tenant,
+            columns: TenantColumns::default(),
         }
+    }
+
+    /// An event as the run's tenant sees it; the event itself unless it moves an entity from one tenant to another. None if the
+    /// tenant does not see it.
+    pub fn seen(&self, event: &Rc<Event>) -> Option<Rc<Event>> {
+        self.columns.seen_by(self.tenant.as_deref(), event)
     }
 
     /// The event that the run is about.
@@ -57,7 +70,7 @@ impl<'a> RunScope<'a> {
     /// may start the owner's automations was asked before, see `may_hear`.
     pub fn may_see(&self, event: &Event) -> bool {
         let user = identity::current_user();
-        let tenants = self.event.tenant().zip(event.tenant.as_deref());
+        let tenants = self.tenant.as_deref().zip(event.tenant.as_deref());
         if tenants.is_some_and(|(own, other)| own != other) {
             return false;
         }
@@ -116,6 +129,8 @@ impl Scope for RunScope<'_> {
         let entity = read::entity(kind, id)
             .map_err(|error| ExprError::new(ExprErrorKind::InvalidValue, 0..0, error.message().to_owned()))?;
         let value = entity.state.map(|text| Value::from_json(&text)).transpose()?.unwrap_or_default();
+        let visible = self.columns.may_see(self.tenant.as_deref(), kind, &value);
+        let value = if visible { value } else { Value::Null };
         self.states.borrow_mut().insert(key, (value.clone(), entity.id));
         Ok(value)
     }

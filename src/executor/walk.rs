@@ -101,7 +101,8 @@ impl Run {
             ("key".into(), self.key.as_ref().map_or(Value::Null, Value::text)),
             ("started_at".into(), Value::Time(instant(self.started_at))),
         ]);
-        RunScope::new(event, now, run, id)
+        let tenant = version.program.tenant.clone().or_else(|| self.tenant.clone());
+        RunScope::new(event, now, run, id, tenant)
     }
 }
 

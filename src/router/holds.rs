@@ -98,7 +98,7 @@ impl Plan {
     pub fn check_holders(&mut self, definitions: &Definitions, topic: &str, event: &Event) {
         definitions.for_each_holder(topic, |active, trigger_no| {
             let Some(trigger) = active.program.triggers.get(trigger_no) else { return };
-            if !self.may_hear(definitions, active, event, topic, None) {
+            if !self.is_for(active) || !self.may_hear(definitions, active, event, topic, None) {
                 return;
             }
             if event.op == Op::Truncated {

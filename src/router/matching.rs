@@ -11,15 +11,15 @@ use pgrx::pg_sys;
 
 use super::definitions::{Active, Definitions};
 use super::derived::DerivedTopic;
-use super::{Plan, key_of, slow, tenant_matches};
+use super::{Audience, Plan, key_of, slow, tenant_matches};
 use crate::pg::key_lock::hash;
 use crate::pg::{identity, names};
 use crate::scope::EventScope;
 use crate::store::dispatches::{NewDispatch, Reason};
-use crate::store::events::{Event, Op};
+use crate::store::events::Event;
 use crate::store::log::{self, Entry};
 use crate::store::stats::Counts;
-use crate::{gucs, numeric, store};
+use crate::{gucs, numeric};
 
 impl Plan {
     /// Asks every trigger on the event's topics: its own first, then those derived from it, in their order. A trigger
@@ -28,6 +28,21 @@ impl Plan {
         if event.relation.is_some() && event.tenant.as_ref().is_some_and(|tenant| tenant.starts_with('_')) {
             warn_of_reserved(event);
         }
+        let Some(views) = self.tenant_columns.views(event) else {
+            return self.match_view(definitions, event, derived);
+        };
+        self.audience = Audience::Shared;
+        self.match_view(definitions, event, derived);
+        self.audience = Audience::Tenants;
+        for view in &views {
+            let topics = definitions.derivers().of_events(std::slice::from_ref(view), self.now);
+            self.match_view(definitions, view, topics.get(&view.id).map_or(&[], Vec::as_slice));
+        }
+        self.audience = Audience::All;
+    }
+
+    /// The same for automations that see the event in this form.
+    fn match_view(&mut self, definitions: &Definitions, event: &Event, derived: &[DerivedTopic]) {
         let mut refused = Vec::new();
         let mut fired = HashSet::new();
         self.match_topic(definitions, event, None, &mut refused, &mut |_, _| true);
@@ -72,7 +87,7 @@ impl Plan {
         let scope = EventScope::on_topic(event, self.now, derived.map(AsRef::as_ref));
         let too_deep = event.depth > gucs::max_chain_depth();
         definitions.for_each_match(topic, |active, trigger_no| {
-            if !may_fire(active.automation_id, trigger_no as i16) {
+            if !self.is_for(active) || !may_fire(active.automation_id, trigger_no as i16) {
                 return;
             }
             let Some(trigger) = active.program.triggers.get(trigger_no) else { return };
@@ -129,14 +144,18 @@ impl Plan {
         }
     }
 
+    /// Does the automation see the event in the form under way?
+    pub(super) fn is_for(&self, active: &Active) -> bool {
+        match self.audience {
+            Audience::All => true,
+            Audience::Shared => active.program.tenant.is_none(),
+            Audience::Tenants => active.program.tenant.is_some(),
+        }
+    }
+
     /// Has the entity come from another tenant? Its earlier changes are queued with that one's, and come first.
     pub(super) fn changes_tenant(&self, event: &Event) -> bool {
-        if event.op != Op::Updated {
-            return false;
-        }
-        let columns = self.tenant_columns.get_or_init(store::kinds::tenant_columns);
-        let column = event.kind.as_ref().and_then(|kind| columns.get(kind));
-        column.is_some_and(|column| event.changed.contains(column))
+        self.tenant_columns.has_moved(event)
     }
 
     pub(super) fn count(&mut self, active: &Active, trigger_no: usize) -> &mut Counts {

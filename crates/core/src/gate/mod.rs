@@ -17,6 +17,7 @@ pub mod mode;
 pub mod numeric;
 pub mod slow;
 pub mod state;
+pub mod tenant_view;
 pub mod window;
 
 use std::fmt;

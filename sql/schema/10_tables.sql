@@ -18,7 +18,9 @@ CREATE TABLE automation_internal.entity_kind (
     -- since when its changes are recorded as they are now
     created_at     timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
     -- the owner of the table when it was watched
-    table_owner    oid
+    table_owner    oid,
+    -- the name that the table had when it was watched; another table may have it now
+    watched_as     text
 );
 COMMENT ON TABLE automation_internal.entity_kind IS 'What can change: a watched table (relation) or a kind whose state lives in entity_state.';
 

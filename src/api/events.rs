@@ -147,6 +147,7 @@ fn own_kind(kind: &str) -> EngineResult<()> {
             attach::check_kind_name(kind)?;
             naming::check(kind, None)?;
             let watched = Watched {
+                table: None,
                 kind,
                 relation: None,
                 table_owner: None,

@@ -94,6 +94,7 @@ pub fn watch(request: Request) -> EngineResult<String> {
             kind: &watch.kind,
             relation: Some(request.relation),
             table_owner: Some(table_owner),
+            table: Some(&table),
             id_columns: &watch.id,
             columns: watch.columns.as_deref(),
             ignored: &watch.ignore,
@@ -233,20 +234,35 @@ fn check_kind(kind: &str, relation: pg_sys::Oid) -> EngineResult<()> {
     check_kind_name(kind)?;
     match kinds::find(kind) {
         Some(other) if other.relation != Some(relation) => {
-            let holder = match other.relation {
+            let another = "Give another with kind => 'name'.";
+            let (holder, hint) = match other.relation {
                 Some(oid) => match names::relation_name(oid) {
-                    Some(table) => format!("It is the kind of table {table}."),
+                    Some(table) => (format!("It is the kind of table {table}."), to_move(kind, oid, &table, relation)),
                     // Its table was dropped: the name is free.
                     None => return Ok(()),
                 },
-                None => "It is a kind whose state is kept by set_state().".to_owned(),
+                None => ("It is a kind whose state is kept by set_state().".to_owned(), None),
             };
             Err(EngineError::taken(format!("kind \"{kind}\" already exists"))
                 .detail(holder)
-                .hint("Give another with kind => 'name'."))
+                .hint(hint.unwrap_or_else(|| another.to_owned())))
         }
         _ => Ok(()),
     }
+}
+
+/// How to give the kind of a table to the one that has taken over its name, as when a table is rebuilt and then exchanged by
+/// renaming. None if the table still has the name under which it was watched.
+fn to_move(kind: &str, holder: pg_sys::Oid, table: &str, wanted: pg_sys::Oid) -> Option<String> {
+    let wanted = names::relation_name(wanted)?;
+    (kinds::watched_as(holder)? == wanted).then(|| {
+        let [table, wanted, kind] = [table, wanted.as_str(), kind].map(|text| text.replace('\'', "''"));
+        format!(
+            "It was watched when it had the name {wanted}. To go on with the table that has the name now: SELECT \
+             automation.unwatch_table('{table}'); SELECT automation.watch_table('{wanted}', kind => '{kind}'). To keep both, \
+             give another with kind => 'name'."
+        )
+    })
 }
 
 fn resolve_columns(opened: &Opened, table: &str, kind: String, request: &Request) -> EngineResult<Watch> {

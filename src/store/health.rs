@@ -69,6 +69,18 @@ const DETACHED: &str = "
                                                  'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER'))
      ORDER BY 1";
 
+/// Tables that have the name under which another one was watched: that one was renamed, and this one is not captured. Only
+/// those that the caller has some right on.
+const EXCHANGED: &str = "
+    SELECT x.oid::pg_catalog.regclass::text, k.relation::pg_catalog.regclass::text, k.kind
+      FROM automation_internal.entity_kind AS k
+      JOIN pg_catalog.pg_class AS x ON x.oid = pg_catalog.to_regclass(k.watched_as) AND x.oid <> k.relation
+     WHERE x.relkind IN ('r', 'p')
+       AND NOT EXISTS (SELECT FROM automation_internal.entity_kind AS o WHERE o.relation = x.oid)
+       AND ($2 OR pg_catalog.has_table_privilege($1, x.oid,
+                                                 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER'))
+     ORDER BY 1";
+
 const REPLICATION_ROLE: &str = "
     SELECT 'setting of ' || COALESCE('role ' || r.rolname, '') || COALESCE(' database ' || d.datname, '')
       FROM pg_catalog.pg_db_role_setting AS s
@@ -123,6 +135,16 @@ pub fn findings() -> Vec<(String, String, Option<String>)> {
             let (table, parent) = (row.text(1).unwrap_or_default(), row.text(2).unwrap_or_default());
             let detail = format!(
                 "it was detached from {parent}, which is watched. SELECT automation.watch_table('{table}') watches it on its own."
+            );
+            (format!("table {table}"), NOT_CAPTURED.to_owned(), Some(detail))
+        }));
+        rows.extend(query(EXCHANGED, &[user.into(), sees_all.into()], |row| {
+            let [table, watched, kind] = [1, 2, 3].map(|column| row.text(column).unwrap_or_default());
+            let quoted = [&watched, &table, &kind].map(|text| text.replace('\'', "''"));
+            let detail = format!(
+                "kind {kind} is captured from {watched}, which had this name when it was watched. To go on with this table: \
+                 SELECT automation.unwatch_table('{}'); SELECT automation.watch_table('{}', kind => '{}').",
+                quoted[0], quoted[1], quoted[2]
             );
             (format!("table {table}"), NOT_CAPTURED.to_owned(), Some(detail))
         }));

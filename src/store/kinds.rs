@@ -97,11 +97,13 @@ pub fn tenant_columns() -> HashMap<String, String> {
 
 const SAVE: &str = "
     INSERT INTO automation_internal.entity_kind AS k
-           (kind, relation, id_columns, columns, ignored, tenant_column, created_by, created_at, table_owner)
-    VALUES ($1, $2, $3, CASE WHEN $4 THEN $5 END, $6, $7, $8, pg_catalog.clock_timestamp(), $9)
+           (kind, relation, id_columns, columns, ignored, tenant_column, created_by, created_at, table_owner,
+            watched_as)
+    VALUES ($1, $2, $3, CASE WHEN $4 THEN $5 END, $6, $7, $8, pg_catalog.clock_timestamp(), $9, $10)
         ON CONFLICT (kind) DO UPDATE
        SET id_columns = excluded.id_columns, columns = excluded.columns, ignored = excluded.ignored,
-           tenant_column = excluded.tenant_column, created_at = excluded.created_at, table_owner = excluded.table_owner
+           tenant_column = excluded.tenant_column, created_at = excluded.created_at, table_owner = excluded.table_owner,
+           watched_as = excluded.watched_as
      WHERE k.relation = excluded.relation
        AND (k.relation, k.id_columns, k.columns, k.ignored, k.tenant_column)
            IS DISTINCT FROM
@@ -112,10 +114,20 @@ pub struct Watched<'a> {
     pub relation: Option<pg_sys::Oid>,
     /// The table's owner.
     pub table_owner: Option<pg_sys::Oid>,
+    /// The table's name, with its schema.
+    pub table: Option<&'a str>,
     pub id_columns: &'a [String],
     pub columns: Option<&'a [String]>,
     pub ignored: &'a [String],
     pub tenant_column: Option<&'a str>,
+}
+
+const WATCHED_AS: &str = "SELECT k.watched_as FROM automation_internal.entity_kind AS k WHERE k.relation = $1";
+
+/// The name that a table had when it was watched, if another than its present one.
+pub fn watched_as(relation: pg_sys::Oid) -> Option<String> {
+    let name = as_engine(|| query_one(WATCHED_AS, &[relation.into()], |row| row.text(1))).flatten()?;
+    (crate::pg::names::relation_name(relation).as_deref() != Some(name.as_str())).then_some(name)
 }
 
 const FORGET_FORMER: &str = "DELETE FROM automation_internal.former_kind AS f WHERE f.kind = $1";
@@ -137,6 +149,7 @@ pub fn save(watched: &Watched<'_>, by: pg_sys::Oid) -> bool {
                 watched.tenant_column.into(),
                 by.into(),
                 watched.table_owner.into(),
+                watched.table.into(),
             ],
         );
         saved > 0

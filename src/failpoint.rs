@@ -61,3 +61,17 @@ pub fn skips(name: &str) -> bool {
 pub fn skips(_name: &str) -> bool {
     false
 }
+
+/// By how many microseconds the clock on the wall is ahead for this process, as `clock=ahead:86400` says in seconds.
+#[cfg(feature = "failpoints")]
+pub fn clock_is_ahead_by() -> i64 {
+    let Some(setting) = crate::gucs::failpoint() else { return 0 };
+    let seconds = setting.split(',').find_map(|entry| entry.trim().strip_prefix("clock=ahead:")?.parse::<i64>().ok());
+    seconds.unwrap_or(0).saturating_mul(1_000_000)
+}
+
+#[cfg(not(feature = "failpoints"))]
+#[inline(always)]
+pub fn clock_is_ahead_by() -> i64 {
+    0
+}

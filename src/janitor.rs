@@ -31,30 +31,62 @@ const TIDY_INTERVAL: i64 = 60 * INTERVAL;
 
 thread_local!(static TIDIED: Cell<i64> = const { Cell::new(i64::MIN / 2) });
 
-/// Does every chore that is due.
-pub fn keep_house() {
+/// When the newest event, or the newest ended run, was recorded.
+pub fn newest_record() -> Option<i64> {
+    as_engine(|| query_one(NEWEST, &[], |row| row.int8(1))).flatten()
+}
+
+// By their numbers, which have an index in each partition.
+const NEWEST: &str = "
+    SELECT GREATEST((SELECT e.occurred_at FROM automation_internal.event AS e ORDER BY e.id DESC LIMIT 1),
+                    (SELECT h.recorded_at FROM automation_internal.run_history AS h ORDER BY h.id DESC LIMIT 1))";
+
+/// Does every chore that is due. Only by a clock that is `trusted` is anything dropped because it is old: what is dropped
+/// while the clock is years ahead for a moment is lost.
+pub fn keep_house(trusted: bool) {
     let today = clock::day(clock::now());
     for (place, table) in partitions::TABLES.into_iter().enumerate() {
         chore(PARTITIONS[place], || partitions::ensure(table, today + 1, today + DAYS_AHEAD));
     }
-    drop_old(today);
+    if trusted {
+        drop_old(today);
+        forget_old(today);
+    }
     chore("counters", || {
         if stats::size() > STAT_BYTES {
             stats::fold();
         }
         gates::fold(STAT_BYTES);
     });
-    chore("gates", || gates::prune(clock::now()));
     chore("histories", || {
-        let now = clock::now();
-        if now - TIDIED.get() >= TIDY_INTERVAL {
-            TIDIED.set(now);
-            drop_old_runs(now);
+        let passed = clock::passed();
+        if trusted && passed - TIDIED.get() >= TIDY_INTERVAL {
+            TIDIED.set(passed);
+            drop_old_runs(clock::now());
             prune_talkative();
         }
     });
     chore("counters of steps and tenants", || step_stats::fold(STAT_BYTES));
     fold_definition_changes();
+    chore("clock", crate::router::compute_ticks_anew);
+    chore("owners", retire_dropped_owners);
+    chore("receivers", || {
+        secrets::prune(clock::now());
+        endpoints::forget_dropped();
+        egress_rules::forget_dropped();
+        outbox::cancel_orphaned(clock::now());
+    });
+    chore("kinds", || {
+        kinds::forget_dropped();
+        kinds::remember_partitions();
+    });
+    chore("subscriptions", subscriptions::forget_dropped);
+    chore("grants on topics", topic_grants::forget_dropped);
+}
+
+/// Forgets what is past its retention, but for what is kept in partitions.
+fn forget_old(today: i64) {
+    chore("gates", || gates::prune(clock::now()));
     chore("dedup keys", || as_engine(|| execute(PRUNE_DEDUP, &[])));
     chore("signals", || {
         if let Some(keep) = gucs::signal_retention() {
@@ -77,13 +109,6 @@ pub fn keep_house() {
             bulk::forget_old(clock::now() - days * 86_400_000_000, FORGET_SLICE);
         }
     });
-    chore("owners", retire_dropped_owners);
-    chore("receivers", || {
-        secrets::prune(clock::now());
-        endpoints::forget_dropped();
-        egress_rules::forget_dropped();
-        outbox::cancel_orphaned(clock::now());
-    });
     chore("log", || {
         if let Some(keep) = gucs::log_retention() {
             log::prune_log(clock::now() - keep);
@@ -92,12 +117,6 @@ pub fn keep_house() {
             log::prune_audit(clock::now() - keep);
         }
     });
-    chore("kinds", || {
-        kinds::forget_dropped();
-        kinds::remember_partitions();
-    });
-    chore("subscriptions", subscriptions::forget_dropped);
-    chore("grants on topics", topic_grants::forget_dropped);
 }
 
 /// Drops runs that their automation does not want to keep. There is no index that would find them, which every run would
@@ -192,7 +211,7 @@ const RETENTION: [&str; 4] =
     ["retention of event", "retention of run_history", "retention of delivery", "retention of delivery_attempt"];
 
 /// The chores that status() can name, each by its bit in shared memory; the last one stands for all others.
-const KNOWN: [&str; 27] = [
+const KNOWN: [&str; 28] = [
     PARTITIONS[0],
     PARTITIONS[1],
     PARTITIONS[2],
@@ -219,6 +238,7 @@ const KNOWN: [&str; 27] = [
     "sweep",
     "definitions",
     "routed events",
+    "clock",
     "another chore",
 ];
 

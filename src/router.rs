@@ -51,6 +51,7 @@ use holds::Holds;
 pub use holds::key_of;
 use matching::FilterError;
 pub use sweep::{Swept, has_turn_coming, is_on_its_way, sweep};
+pub use ticks::compute_ticks_anew;
 
 /// What a turn of the router did.
 #[derive(Clone, Debug, PartialEq, Eq)]

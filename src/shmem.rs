@@ -34,6 +34,8 @@ pub struct Shared {
     pub boot: AtomicU64,
     /// Raised when a claimed batch was given back; claimers then forget how far the queue was known to be empty.
     pub claims_returned: AtomicU64,
+    /// default_transaction_read_only in the configuration of the server, as the launcher has read it.
+    pub read_only: AtomicBool,
     /// Runs that are being cancelled.
     pub wanted: Wanted,
     pub databases: [DatabaseSlot; DATABASES],

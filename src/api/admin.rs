@@ -9,7 +9,7 @@ use pgrx::prelude::*;
 
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::executor::{self, Claimer, Work};
-use crate::pg::{clock, identity, names, snapshot};
+use crate::pg::{clock, identity, names, read_only, snapshot};
 use crate::router::{self, Routed};
 use crate::shmem::{self, DATABASES, DatabaseSlot, STATE_PRESENT, shared};
 use crate::store::{dispatches, health, owners, partitions};
@@ -149,7 +149,7 @@ fn run_timers(n: default!(i64, "1000")) -> Result<i64, ErrorReport> {
 #[pg_extern]
 fn sweep() -> Result<i64, ErrorReport> {
     superuser_only("sweep").or_report()?;
-    janitor::keep_house();
+    janitor::keep_house(true);
     janitor::tidy();
     Ok(janitor::sweep_all() as i64)
 }
@@ -251,6 +251,14 @@ fn status_rows() -> Vec<StatusRow> {
         _ => row("conductor", "not running", None),
     };
     rows.push(conductor);
+    rows.extend(read_only::frozen().map(|level| {
+        let (place, command) = level.words();
+        let detail = format!(
+            "default_transaction_read_only is on for {place}: nothing is routed, run or delivered. The work goes on after: \
+             {command}."
+        );
+        row("read_only", "frozen", Some(detail))
+    }));
     rows.extend(super::waiting_owners::rows(slot));
     let courier = slot.map_or(0, |slot| slot.courier_pid.load(Ordering::Acquire));
     let in_flight = slot.map_or(0, |slot| slot.courier_in_flight.load(Ordering::Acquire));

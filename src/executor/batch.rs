@@ -70,6 +70,8 @@ pub struct Claimer {
     pub refused: HashMap<Refused, i64>,
     /// Triggers (automation, number) that began to be held in it.
     pub held: Vec<(i32, i16)>,
+    /// Dispatches that are not to be tried in this turn: they are tried again later.
+    pub put_off: HashSet<i64>,
 }
 
 impl Claimer {
@@ -93,6 +95,7 @@ impl Claimer {
             paused: HashSet::new(),
             refused: HashMap::new(),
             held: Vec::new(),
+            put_off: HashSet::new(),
         }
     }
 
@@ -381,7 +384,7 @@ impl Batch {
                 // A session that cancels the run waits for its row.
                 || claimer.is_worker && running::is_wanted(dispatch.run_id);
             let late = self.failed || !self.done.is_empty() && clock::now() - begun > TIME_SLICE;
-            if waits || late || tried.contains(&dispatch.id) {
+            if waits || late || tried.contains(&dispatch.id) || claimer.put_off.contains(&dispatch.id) {
                 // Whatever comes later with the same key must wait for this one.
                 self.blocked.extend(dispatch.ordering_key);
                 self.undone.push(dispatch.id);
@@ -537,8 +540,9 @@ pub fn dead_letter(dispatch: &Dispatch, owner: pg_sys::Oid, reason: &'static str
     log::dead_letter(&entry, &run::error_json(error, None));
 }
 
-/// Records that a run failed at commit (a deferred constraint, say), after its own transaction was rolled back.
-pub fn fail(claimer: &mut Claimer, dispatch_id: i64, error: &PgError) {
+/// Records that a run failed at commit (a deferred constraint, say), or cannot be tried again, after its own transaction was
+/// rolled back.
+pub fn fail(claimer: &mut Claimer, dispatch_id: i64, reason: &'static str, error: &PgError) {
     let Some(dispatch) = dispatches::one(claimer.owner, dispatch_id) else { return };
     if dispatch.reason == Reason::Bulk {
         bulk::give_up(dispatch.run_id, error);
@@ -548,10 +552,10 @@ pub fn fail(claimer: &mut Claimer, dispatch_id: i64, error: &PgError) {
         let event = read_events(std::slice::from_ref(&dispatch)).remove(&dispatch.event_id);
         let run = run::of_dispatch(claimer.owner, &dispatch, event.as_deref(), clock::engine_now());
         let error = Some(run::error_json(error, None));
-        Some(EndedRun { error, ..run.ended(Ending::Failed, Some("commit_failed")) })
+        Some(EndedRun { error, ..run.ended(Ending::Failed, Some(reason)) })
     } else if dispatch.reason.holds() {
         let event = dispatch.cause.and_then(|(id, _)| read_events(std::slice::from_ref(&dispatch)).remove(&id));
-        let Some((ended, done)) = hold::give_up(claimer, &dispatch, event.as_deref(), "commit_failed", error) else {
+        let Some((ended, done)) = hold::give_up(claimer, &dispatch, event.as_deref(), reason, error) else {
             return;
         };
         let done: Vec<i64> = done.then_some(dispatch_id).into_iter().collect();
@@ -562,7 +566,7 @@ pub fn fail(claimer: &mut Claimer, dispatch_id: i64, error: &PgError) {
             // Others move it at the moment. It may succeed there, and if not, this wake is still to come.
             return;
         }
-        run.map(|live| resume::give_up(live, "commit_failed", error))
+        run.map(|live| resume::give_up(live, reason, error))
     };
     engine_events::begin();
     step_counts::begin();

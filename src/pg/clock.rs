@@ -15,7 +15,17 @@ pub const SETTABLE: std::ops::Range<Micros> = -63_082_281_600_000_000..252_455_6
 /// What the clock on the wall says now, not when the transaction began.
 pub fn now() -> Micros {
     // SAFETY: reads the system clock, nothing else.
-    unsafe { unguarded::GetCurrentTimestamp() }
+    let now = unsafe { unguarded::GetCurrentTimestamp() };
+    now + crate::failpoint::clock_is_ahead_by()
+}
+
+/// Microseconds by a clock that only runs forward and that nobody can set; the same in all processes of a machine. For
+/// how long something has taken or is to wait, never for when it happened.
+pub fn passed() -> Micros {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes to the given place.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec * 1_000_000 + time.tv_nsec / 1_000
 }
 
 /// A time before the snapshot of the next statement was taken: what was committed by then is to be seen in it.

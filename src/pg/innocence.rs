@@ -1,16 +1,25 @@
 //! Telling a run that crashed the server from one that was only there when something else did.
 //!
-//! When a process dies, the postmaster sends SIGQUIT to all others; the one that died gets none. So an executor that is
-//! told to quit while it tries a suspicious dispatch leaves a file behind that says so, and whoever tries the dispatch
-//! next does not count that attempt. Everything in the signal handler is async-signal-safe.
+//! An executor that tries a suspicious dispatch writes a file about it: which postmaster it has, and how it ended, which is
+//! "silent" until it can say otherwise. When a process dies, the postmaster sends SIGQUIT to all others; the one that died gets
+//! none. So an executor that is told to quit, or leaves in an orderly way, corrects the file, and the next process that tries the
+//! dispatch asks `automation_core::suspicion`. Everything in the signal handler is async-signal-safe.
 use std::ffi::c_int;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use automation_core::suspicion::{End, LastAttempt, judge};
 use pgrx::pg_sys;
 
 const LENGTH: usize = 96;
 
-/// Path of the file to leave behind, NUL-terminated, relative to the data directory.
+/// The first byte of a file.
+const SILENT: u8 = b'?';
+const QUIT: u8 = b'Q';
+const LEFT: u8 = b'L';
+
+/// Path of the file, NUL-terminated, relative to the data directory.
 static mut PATH: [u8; LENGTH] = [0; LENGTH];
 static PROTESTING: AtomicBool = AtomicBool::new(false);
 
@@ -21,14 +30,30 @@ fn path_of(dispatch: i64) -> String {
     format!("pg_stat/automation_engine.{}.{dispatch}", database.to_u32())
 }
 
-unsafe extern "C-unwind" fn on_quit(_signal: c_int) {
-    // SAFETY: open and _exit are async-signal-safe; the path does not change while PROTESTING is set.
+/// When the postmaster started; the same before and after a crash that it survives.
+fn server() -> i64 {
+    // SAFETY: reads a process global that is inherited from the postmaster.
+    unsafe { pg_sys::PgStartTime }
+}
+
+/// Corrects the first byte of the file. Async-signal-safe.
+fn correct(byte: u8) {
+    // SAFETY: open, write and close are async-signal-safe; the path does not change while PROTESTING is set.
     unsafe {
-        if PROTESTING.load(Ordering::Acquire) {
-            libc::open((&raw const PATH).cast(), libc::O_CREAT | libc::O_WRONLY, 0o600);
+        let file = libc::open((&raw const PATH).cast(), libc::O_WRONLY);
+        if file >= 0 {
+            libc::write(file, (&raw const byte).cast(), 1);
+            libc::close(file);
         }
-        libc::_exit(2);
     }
+}
+
+unsafe extern "C-unwind" fn on_quit(_signal: c_int) {
+    if PROTESTING.load(Ordering::Acquire) {
+        correct(QUIT);
+    }
+    // SAFETY: async-signal-safe.
+    unsafe { libc::_exit(2) }
 }
 
 /// Makes this process leave word when it must quit because another one crashed.
@@ -37,8 +62,19 @@ pub fn attend_crashes() {
     unsafe { pg_sys::pqsignal(libc::SIGQUIT, Some(on_quit)) };
 }
 
-/// From now on, until `protest_no_more`, this dispatch is what the process tries.
-pub fn protest_for(dispatch: i64) {
+/// This process leaves in the middle of its work, and is able to say so. One that leaves because the postmaster is dead
+/// does not: the step may have killed it.
+pub fn leave() {
+    // SAFETY: reads a process global; getppid() changes when the parent dies.
+    let orphaned = unsafe { libc::getppid() != pg_sys::PostmasterPid };
+    if PROTESTING.swap(false, Ordering::AcqRel) && !orphaned {
+        correct(LEFT);
+    }
+}
+
+/// From now on, until `protest_no_more`, this dispatch is what the process tries. `doubtful`: see `judge_last`. What cannot
+/// be written is not there, and then the attempt does not count.
+pub fn protest_for(dispatch: i64, doubtful: u32) {
     PROTESTING.store(false, Ordering::Release);
     let path = path_of(dispatch);
     // SAFETY: single-threaded, and the handler does not look while PROTESTING is not set.
@@ -48,14 +84,41 @@ pub fn protest_for(dispatch: i64) {
         std::ptr::copy_nonoverlapping(path.as_ptr(), target, length);
         target.add(length).write(0);
     }
+    // Flushed: what the file says is asked for after a power cut as well.
+    let written = File::create(&path).and_then(|mut file| {
+        write!(file, "{} {} {doubtful}", char::from(SILENT), server())?;
+        file.sync_all()?;
+        File::open("pg_stat")?.sync_all()
+    });
+    if let Err(error) = written {
+        pgrx::warning!("automation_engine: cannot write {path}: {error}");
+    }
     PROTESTING.store(true, Ordering::Release);
 }
 
-pub fn protest_no_more() {
+/// The dispatch that the process tried has ended, or was not tried.
+pub fn protest_no_more(dispatch: i64) {
     PROTESTING.store(false, Ordering::Release);
+    // Not there is as good.
+    let _ = std::fs::remove_file(path_of(dispatch));
 }
 
-/// Did the last process that tried this dispatch have to quit because of another? Takes the word it left.
-pub fn was_innocent(dispatch: i64) -> bool {
-    std::fs::remove_file(path_of(dispatch)).is_ok()
+/// Does the last attempt at this dispatch count as a crash? And how many ends of processes that tried it were doubtful so
+/// far. An attempt of which nothing is known does not count.
+pub fn judge_last(dispatch: i64) -> (bool, u32) {
+    read(dispatch).map_or((false, 0), judge)
+}
+
+fn read(dispatch: i64) -> Option<LastAttempt> {
+    let mut text = String::new();
+    File::open(path_of(dispatch)).ok()?.read_to_string(&mut text).ok()?;
+    let mut words = text.split_whitespace();
+    let end = match words.next()?.as_bytes() {
+        [SILENT] => End::Silent,
+        [QUIT] => End::Quit,
+        [LEFT] => End::Left,
+        _ => return None,
+    };
+    let same_server = words.next()?.parse() == Ok(server());
+    Some(LastAttempt { end, same_server, doubtful: words.next()?.parse().ok()? })
 }

@@ -24,6 +24,7 @@ pub mod numeric_text;
 pub mod query_pages;
 pub mod random;
 pub mod raw;
+pub mod read_only;
 pub mod regclass;
 pub mod session;
 pub mod settings;

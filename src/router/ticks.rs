@@ -24,6 +24,9 @@ use crate::store::schedules::{self, NewTick, Schedule};
 /// How long, in microseconds, a schedule is left alone that could not be dealt with.
 const PUT_OFF: clock::Micros = 60_000_000;
 
+/// A schedule whose last tick is so many microseconds ahead of the clock was dealt with by a clock that was ahead.
+const AHEAD: clock::Micros = 1_000_000;
+
 /// A schedule that is being dealt with, and whose it is.
 struct Subject<'a> {
     row: Schedule,
@@ -258,6 +261,30 @@ impl Plan {
         self.dispatches.push(dispatch);
         subject.row.run = Some((run, event.id));
     }
+}
+
+/// Computes the next tick of schedules that were dealt with by a clock that was ahead: they would stand still until the
+/// clock is there again. A tick that was fired then is not fired once more when its time comes.
+pub fn compute_ticks_anew() {
+    let now = clock::now();
+    let ahead = schedules::take_ahead(now + AHEAD);
+    if ahead.is_empty() {
+        return;
+    }
+    definitions::with_current(|definitions| {
+        for mut row in ahead {
+            let triggers = definitions.by_id(row.automation_id).map(|active| &active.program.triggers);
+            let trigger = triggers.and_then(|triggers| triggers.iter().find(|trigger| trigger.id == row.trigger_id));
+            let Some(schedule) = trigger.and_then(|trigger| trigger.schedule.as_ref()) else { continue };
+            schedules::forget_unfired(row.id, now);
+            row.last_tick = now;
+            row.next_tick = schedule.timetable.next(instant(now)).map(micros);
+            schedules::move_on(&row);
+            if let Some(next) = row.next_tick {
+                crate::workers::wake::timer_at_commit(next);
+            }
+        }
+    });
 }
 
 /// A schedule that cannot be dealt with holds up neither the others nor the log.

@@ -5,6 +5,7 @@ use super::log::{self, Entry};
 use crate::gucs;
 use crate::pg::engine_sql::query;
 use crate::pg::identity::{self, as_engine};
+use crate::pg::read_only;
 
 /// Why this role's automations cannot run here, now; None if they can. Asked of the catalog caches after taking in what
 /// other sessions have changed, so the answer is as new as a new log-in would get and depends on no role's rights.
@@ -23,6 +24,8 @@ pub fn refusal(owner: pg_sys::Oid) -> Option<String> {
         Some(format!("role \"{name}\" has a connection limit of 0"))
     } else if !role.can_connect {
         Some(format!("role \"{name}\" may not connect to this database"))
+    } else if read_only::of_role(owner) {
+        Some(format!("role \"{name}\" has default_transaction_read_only on"))
     } else {
         None
     }

@@ -56,6 +56,29 @@ pub fn take_waiting(automations: &[i64]) -> Vec<Schedule> {
     as_engine(|| query(TAKE_WAITING, &[Arg::int8s(automations)], read)).into_iter().flatten().collect()
 }
 
+const TAKE_AHEAD: &str = "
+    SELECT s.id, s.automation_id, s.trigger_id, s.timetable, s.last_tick, s.next_tick, s.run_id, s.event_id, false
+      FROM automation_internal.schedule AS s
+     WHERE s.last_tick > $1
+       AND s.next_tick IS NOT NULL
+       FOR UPDATE OF s SKIP LOCKED";
+
+/// Locks the schedules that were dealt with up to a time after this one.
+pub fn take_ahead(of: Micros) -> Vec<Schedule> {
+    as_engine(|| query(TAKE_AHEAD, &[Arg::timestamp(of)], read)).into_iter().flatten().collect()
+}
+
+const FORGET_UNFIRED: &str = "
+    DELETE FROM automation_internal.tick AS t
+     WHERE t.schedule_id = $1
+       AND t.tick > $2
+       AND t.status IN ('missed', 'skipped')";
+
+/// Forgets the ticks after this time that were not fired.
+pub fn forget_unfired(schedule: i64, after: Micros) {
+    as_engine(|| execute(FORGET_UNFIRED, &[schedule.into(), Arg::timestamp(after)]));
+}
+
 fn read(row: &Row<'_>) -> Option<Schedule> {
     Some(Schedule {
         id: row.int8(1)?,

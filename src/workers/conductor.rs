@@ -4,14 +4,16 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use automation_core::steady::{Change, Steady};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use super::courier_keeper::CourierKeeper;
+use super::freeze::{Freeze, Repeats};
 use super::pool::Pool;
 use super::registration;
 use super::txn::in_transaction;
-use crate::pg::{clock, names, settings};
+use crate::pg::{clock, names, read_only, settings};
 use crate::router::{self, Routed};
 use crate::shmem::{self, DatabaseSlot, STATE_ABSENT, STATE_UNKNOWN, shared};
 use crate::{gucs, janitor, store};
@@ -101,6 +103,11 @@ struct Conductor {
     timer_found: Option<i64>,
     /// The run up to which the sweep has come.
     swept_to: i64,
+    /// Whether the clock on the wall runs as time passes.
+    steady: Steady,
+    freeze: Freeze,
+    /// The last failure that the server's log was told of.
+    told: Repeats,
 }
 
 /// What to do after a turn.
@@ -130,6 +137,9 @@ impl Conductor {
             all_timers_at: 0,
             timer_found: None,
             swept_to: 0,
+            steady: Steady::default(),
+            freeze: Freeze::default(),
+            told: Repeats::default(),
         }
     }
 
@@ -166,18 +176,19 @@ impl Conductor {
             self.slot.events_pending.store(true, Ordering::Release);
             return Next::Wait(HEARTBEAT);
         }
-        let now = clock::now();
+        let (now, passed) = (clock::now(), clock::passed());
+        self.look_at_clock(now, passed);
         // Under a stream of commits a look per commit would cost more than the commits: let a few gather.
-        let rest = self.nap - (now - self.looked_at);
-        if rest > 0 && now >= self.looked_at {
+        let rest = self.nap - (passed - self.looked_at);
+        if rest > 0 {
             // Asleep, not waiting on the latch: nobody who commits meanwhile has to send a signal.
             std::thread::sleep(Duration::from_micros(rest as u64));
             return Next::Again;
         }
         let hinted = self.slot.events_pending.swap(false, Ordering::AcqRel);
-        let heartbeat = now - self.heartbeat_at >= HEARTBEAT.as_micros() as i64;
+        let heartbeat = passed - self.heartbeat_at >= HEARTBEAT.as_micros() as i64;
         if heartbeat {
-            self.heartbeat_at = now;
+            self.heartbeat_at = passed;
         }
         let moved = heartbeat && shmem::completed_transactions() != self.completed;
         let hint = self.slot.timer_hint.swap(0, Ordering::AcqRel);
@@ -198,9 +209,9 @@ impl Conductor {
             return Next::Wait(pool_wait.map_or(HEARTBEAT, |wait| wait.min(HEARTBEAT)).min(self.until_timer(now)));
         }
         self.completed = shmem::completed_transactions();
-        if (moved && !hinted) || now >= self.all_timers_at {
+        if (moved && !hinted) || passed >= self.all_timers_at {
             // A hint may have been lost with whoever should have given it.
-            self.all_timers_at = now + ALL_TIMERS;
+            self.all_timers_at = passed + ALL_TIMERS;
             self.timers_from = store::timers::EVER;
             self.courier.look_again();
         }
@@ -213,7 +224,7 @@ impl Conductor {
             }
             self.look(hinted || due, moved || due, now)
         });
-        self.looked_at = clock::now();
+        self.looked_at = clock::passed();
         match (&outcome, self.timer_found) {
             (Ok(_), Some(next)) => self.timers_from = next.min(now),
             (Ok(_), None) => {}
@@ -228,8 +239,15 @@ impl Conductor {
             _ => 0,
         };
         self.slot.turns.fetch_add(1, Ordering::AcqRel);
+        if !matches!(outcome, Ok(Look::Frozen(_)) | Err(_)) {
+            self.thaw();
+        }
         match outcome {
             Ok(Look::Gone) => Next::Leave,
+            Ok(Look::Frozen(words)) => {
+                self.freeze(words);
+                Next::Wait(HEARTBEAT)
+            }
             Ok(Look::Nothing) => {
                 self.failures = 0;
                 self.not_held_up();
@@ -255,6 +273,21 @@ impl Conductor {
             }
             Err(failure) => self.failed(&failure.error().message, now),
         }
+    }
+
+    /// What was planned by a clock that has been set since is planned anew: it would come too late after the clock was set
+    /// back. How often the conductor looks, and keeps house, does not depend on the clock on the wall.
+    fn look_at_clock(&mut self, now: i64, passed: i64) {
+        match self.steady.look(now, passed) {
+            Change::None => return,
+            Change::SetAhead => {}
+            Change::SetBack => self.keep_house_at = 0,
+        }
+        self.next_timer = 0;
+        self.timers_from = store::timers::EVER;
+        self.pool.clock_was_set(now);
+        self.courier.clock_was_set();
+        self.not_held_up();
     }
 
     /// Another session has the cursor: its transaction called route() or run_timers() and is still open.
@@ -285,6 +318,9 @@ impl Conductor {
 
     /// Starts and stops whom the work asks for. Says how soon to look again.
     fn attend_workers(&mut self, now: i64) -> Option<Duration> {
+        if self.freeze.is_on() {
+            return None;
+        }
         let (pool, courier) = (self.pool.attend(now), self.courier.attend(now));
         pool.into_iter().chain(courier).min()
     }
@@ -303,14 +339,21 @@ impl Conductor {
         if !names::extension_installed() {
             return Look::Gone;
         }
+        if let Some(level) = read_only::frozen() {
+            return Look::Frozen(level.words());
+        }
         if self.slot.careful_below.load(Ordering::Acquire) == 0 {
             self.slot.careful_below.store(store::dispatches::last_id() + 1, Ordering::Release);
             self.serve_everybody(now);
         }
         self.courier.look();
-        if now >= self.keep_house_at {
-            self.keep_house_at = now + janitor::INTERVAL;
-            janitor::keep_house();
+        let passed = clock::passed();
+        if passed >= self.keep_house_at {
+            self.keep_house_at = passed + janitor::INTERVAL;
+            if !self.steady.is_trusted(passed) {
+                self.steady.recorded(janitor::newest_record(), now);
+            }
+            janitor::keep_house(self.steady.is_trusted(passed));
             self.sweep(now);
         }
         if timers {
@@ -344,7 +387,7 @@ impl Conductor {
 
     /// Wakes the executors of everybody who has work queued.
     fn serve_everybody(&mut self, now: i64) {
-        if names::extension_installed() {
+        if names::extension_installed() && read_only::frozen().is_none() {
             self.pool.work_for(&store::dispatches::owners(), usize::MAX, now);
         }
     }
@@ -357,11 +400,35 @@ impl Conductor {
         }
     }
 
+    /// The database has become read-only: nothing is begun, no process is started. What is under way ends by itself.
+    fn freeze(&mut self, words: (String, String)) {
+        self.slot.events_pending.store(true, Ordering::Release);
+        if let Some(message) = self.freeze.begin(words) {
+            warning!("automation_engine conductor: {message}");
+        }
+    }
+
+    /// The database can be written to.
+    fn thaw(&mut self) {
+        let Some((message, told)) = self.freeze.end() else { return };
+        self.slot.work_queued.store(true, Ordering::Release);
+        self.courier.look_again();
+        if told {
+            warning!("automation_engine conductor: {message}");
+        }
+        let entry = store::log::Entry { code: "read_only", message: &message, ..Default::default() };
+        if let Err(failure) = in_transaction(|| store::log::info(&entry)) {
+            warning!("automation_engine conductor: {}", failure.error().message);
+        }
+    }
+
     fn failed(&mut self, message: &str, now: i64) -> Next {
         self.failures += 1;
         self.slot.errors.fetch_add(1, Ordering::AcqRel);
         self.slot.events_pending.store(true, Ordering::Release);
-        warning!("automation_engine conductor ({}): {message}", self.database.to_u32());
+        if self.told.is_news(message) {
+            warning!("automation_engine conductor ({}): {message}", self.database.to_u32());
+        }
         if self.failures >= 5 {
             let message = message.to_owned();
             if in_transaction(|| router::set_aside_next_event(&message)).is_ok() {
@@ -388,7 +455,14 @@ fn next_nap(nap: i64, events: usize, dispatches: usize) -> i64 {
 
 enum Look {
     Gone,
+    /// default_transaction_read_only is on: for what, and the command that ends it.
+    Frozen((String, String)),
     Nothing,
     Busy,
-    Routed { events: usize, dispatches: usize, more: bool, owners: Vec<pg_sys::Oid> },
+    Routed {
+        events: usize,
+        dispatches: usize,
+        more: bool,
+        owners: Vec<pg_sys::Oid>,
+    },
 }

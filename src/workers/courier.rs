@@ -13,7 +13,7 @@ use super::registration;
 use super::txn::in_transaction;
 use crate::courier::{Answer, Policies, Record, Senders, Surroundings, prepare, record, record_interrupted};
 use crate::failpoint::{failpoint, skips};
-use crate::pg::{clock, names, settings};
+use crate::pg::{clock, names, read_only, settings};
 use crate::shmem::{self, DatabaseSlot, shared};
 use crate::store::deliveries::{self, Due, Message};
 use crate::{gucs, janitor};
@@ -222,8 +222,10 @@ impl Courier {
             // SAFETY: sets a flag of the current transaction: that it was tried must survive a crash, whatever the settings say.
             unsafe { pg_sys::ForceSyncCommit() };
             landed.iter().for_each(|landed| record(landed, now));
-            // Without a network nothing can be sent, and what is not claimed waits.
-            self.surroundings.network.is_some().then(|| claim(&mut share, &self.surroundings, now, deep))
+            // Without a network nothing can be sent, and what is not claimed waits. What is under way when the database becomes
+            // read-only is recorded, and no more is begun.
+            let may_send = self.surroundings.network.is_some() && read_only::frozen().is_none();
+            may_send.then(|| claim(&mut share, &self.surroundings, now, deep))
         });
         if !landed.is_empty() {
             failpoint("delivery_recorded");

@@ -89,6 +89,12 @@ impl CourierKeeper {
         None
     }
 
+    /// The clock on the wall was set: what was to be done later may be done now.
+    pub fn clock_was_set(&mut self) {
+        self.not_before = 0;
+        self.looked = false;
+    }
+
     /// Ends it, also in the middle of a delivery; the next one takes up what it had in hand.
     pub fn stop(&mut self) {
         self.slot.stop_courier();

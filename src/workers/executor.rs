@@ -6,10 +6,13 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use super::careful::{self, Pick};
+use super::freeze::Repeats;
+use super::put_off::{Delay, PutOff};
 use super::registration;
 use super::txn::{Failure, in_transaction};
 use crate::executor::{self, Claimer, Turn, Work};
-use crate::pg::{clock, innocence, names, settings};
+use crate::pg::catch::PgError;
+use crate::pg::{clock, innocence, names, read_only, settings};
 use crate::shmem::{self, DatabaseSlot, ExecutorSlot, shared};
 use crate::{failpoint::failpoint, gucs, running, store};
 
@@ -21,10 +24,11 @@ const QUICK_BATCH: i64 = 10_000;
 /// When to hand in statistics while idle.
 const STATISTICS_DUE: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// How often a run that deadlocks, cannot serialize or cannot get a lock is tried again.
+/// How often a batch of one run that fails for a reason of the engine's is tried again.
 const MOST_TRIES: u32 = 8;
 
 unsafe extern "C-unwind" fn on_exit(_code: i32, argument: pg_sys::Datum) {
+    innocence::leave();
     let slot = &shared().executors[argument.value()];
     let died = slot.busy_since.load(Ordering::Acquire) != 0 && !slot.stop.load(Ordering::Acquire);
     let claimed = slot.claimed.load(Ordering::Acquire);
@@ -75,7 +79,9 @@ pub extern "C-unwind" fn automation_executor_main(argument: pg_sys::Datum) {
     // A batch of one until it is known that runs are quick: a slow one would hold up whatever shares its batch.
     let limit = 1;
     let claimer = Claimer::new(owner, true);
-    Executor { slot, home, claimer, limit, careful_below: None, counted: None, alone: None, failures: 0 }.work()
+    let (put_off, told) = (PutOff::default(), Repeats::default());
+    Executor { slot, home, claimer, limit, careful_below: None, counted: None, alone: None, failures: 0, put_off, told }
+        .work()
 }
 
 /// What to do about dispatches from before the server's start.
@@ -99,9 +105,9 @@ fn durably() {
     unsafe { pg_sys::ForceSyncCommit() }
 }
 
-/// Is the extension installed, and may the owner work here, now?
+/// Is the extension installed, is the database not read-only, and may the owner work here, now?
 fn may_work(owner: pg_sys::Oid) -> bool {
-    names::extension_installed() && store::owners::refusal(owner).is_none()
+    names::extension_installed() && read_only::frozen().is_none() && store::owners::refusal(owner).is_none()
 }
 
 /// Sleeps until there is work, and leaves if none comes. Without a last look: should work come in this moment, the
@@ -135,6 +141,10 @@ struct Executor {
     /// The next dispatch is of a slow automation.
     alone: Option<i64>,
     failures: u32,
+    /// Dispatches that are tried again later.
+    put_off: PutOff,
+    /// The last failure that the server's log was told of.
+    told: Repeats,
 }
 
 impl Executor {
@@ -183,6 +193,7 @@ impl Executor {
         let limit = if matches!(work, Work::Only(_)) { 1 } else { self.limit };
         let claimer = &mut self.claimer;
         let mut committing = None;
+        claimer.put_off = self.put_off.not_due();
         let outcome = in_transaction(|| {
             // A session outlives the rights that it was begun with, and its role.
             may_work(claimer.owner).then(|| {
@@ -214,8 +225,8 @@ impl Executor {
                     self.let_go();
                 }
                 if turn.blocked && turn.runs == 0 {
-                    // Everything left waits for runs that other executors have in hand.
-                    registration::wait(std::time::Duration::from_millis(5));
+                    // Everything left waits for runs that other executors have in hand, or is put off.
+                    registration::wait(self.put_off.rest());
                 }
                 Some(
                     turn.runs > 0 || turn.more || turn.blocked || turn.alone.is_some() || matches!(work, Work::Only(_)),
@@ -233,6 +244,7 @@ impl Executor {
     fn leave_refused(&mut self) -> ! {
         if let Some(id) = self.counted.take() {
             // The attempt was counted and is not made.
+            innocence::protest_no_more(id);
             let owner = self.claimer.owner;
             let forgiven = in_transaction(|| {
                 if names::extension_installed() {
@@ -317,10 +329,11 @@ impl Executor {
                 Pick::AllHeld => Careful::From(end),
                 Pick::Dispatch(id) => {
                     slot.trying.store(id, Ordering::Release);
-                    if innocence::was_innocent(id) {
+                    let (guilty, doubtful) = innocence::judge_last(id);
+                    if !guilty {
                         store::dispatches::forgive_attempt(owner, id);
                     }
-                    innocence::protest_for(id);
+                    innocence::protest_for(id, doubtful);
                     slot.claimed.fetch_max(id, Ordering::AcqRel);
                     store::dispatches::count_attempt(owner, id);
                     durably();
@@ -343,7 +356,10 @@ impl Executor {
                 picked
             }
             Err(_) => {
-                self.slot.trying.store(0, Ordering::Release);
+                let id = self.slot.trying.swap(0, Ordering::AcqRel);
+                if id != 0 {
+                    innocence::protest_no_more(id);
+                }
                 Careful::Wait
             }
         }
@@ -356,8 +372,9 @@ impl Executor {
 
     /// The dispatch that was tried alone has ended.
     fn let_go(&mut self) {
-        self.counted = None;
-        innocence::protest_no_more();
+        if let Some(id) = self.counted.take() {
+            innocence::protest_no_more(id);
+        }
         self.slot.trying.store(0, Ordering::Release);
     }
 
@@ -372,10 +389,13 @@ impl Executor {
             self.limit = 1;
             return Some(true);
         }
+        if error.is_transient() {
+            return self.try_later(error);
+        }
         self.failures += 1;
-        let hopeless = match failure {
-            Failure::Commit(error) => !error.is_transient(),
-            Failure::Work(_) => false,
+        let (hopeless, reason) = match failure {
+            Failure::Commit(_) => (true, "commit_failed"),
+            Failure::Work(_) => (false, "batch_failed"),
         };
         if let Some(head) = self.claimer.head
             && (hopeless || self.failures >= MOST_TRIES)
@@ -384,7 +404,7 @@ impl Executor {
             let written = in_transaction(|| {
                 // Whoever else has it will see it fail himself.
                 if !store::dispatches::claim_one(claimer.owner, head).is_empty() {
-                    executor::fail(claimer, head, error);
+                    executor::fail(claimer, head, reason, error);
                 }
             });
             if written.is_ok() {
@@ -393,7 +413,37 @@ impl Executor {
                 return Some(true);
             }
         }
-        warning!("automation_engine executor: {} ({})", error.message, error.sqlstate);
+        self.warn(error);
         None
+    }
+
+    fn warn(&mut self, error: &PgError) {
+        let message = format!("{} ({})", error.message, error.sqlstate);
+        if self.told.is_news(&message) {
+            warning!("automation_engine executor: {message}");
+        }
+    }
+
+    /// A run could not get a lock, or has lost to another transaction: it is tried again later, as often as it takes, and
+    /// other runs of its owner need not wait for it.
+    fn try_later(&mut self, error: &PgError) -> Option<bool> {
+        let (Some(head), None) = (self.claimer.head, self.counted) else {
+            // What is tried alone after a crash is tried by this executor until it has ended.
+            self.failures += 1;
+            self.warn(error);
+            return None;
+        };
+        let Delay { waited, tell } = self.put_off.again(head);
+        let claimer = &mut self.claimer;
+        let noted = in_transaction(|| {
+            // A dispatch that another executor has claimed is that executor's.
+            if !store::dispatches::claim_one(claimer.owner, head).is_empty() {
+                executor::put_off(claimer, head, waited, tell, error);
+            }
+        });
+        if let Err(failure) = noted {
+            self.warn(failure.error());
+        }
+        Some(true)
     }
 }

@@ -11,7 +11,7 @@ use pgrx::prelude::*;
 use super::registration::{self, Handle, Process};
 use super::txn::in_transaction;
 use crate::error::EngineError;
-use crate::pg::clock;
+use crate::pg::{clock, read_only};
 use crate::shmem::{self, DATABASES, DatabaseSlot, STATE_ABSENT, STATE_PRESENT, STATE_STARTING, STATE_UNKNOWN, shared};
 
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -76,7 +76,14 @@ impl Launcher {
     }
 
     fn turn(&mut self) -> Duration {
-        let now = clock::now();
+        // How often to look does not depend on the clock on the wall, which may be set.
+        let now = clock::passed();
+        let read_only = read_only::of_server();
+        if shared().read_only.swap(read_only, Ordering::AcqRel) != read_only {
+            // No transaction tells of it.
+            let used = |slot: &&DatabaseSlot| slot.database.load(Ordering::Acquire) != 0;
+            shared().databases.iter().filter(used).for_each(DatabaseSlot::announce_events);
+        }
         let (wanted, completed) = (shared().launcher_wanted.load(Ordering::Acquire), shmem::completed_transactions());
         let due = match self.seen {
             None => true,

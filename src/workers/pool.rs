@@ -303,6 +303,12 @@ impl Pool {
         }
     }
 
+    /// The clock on the wall was set: what was to be looked at later is looked at now.
+    pub fn clock_was_set(&mut self, now: i64) {
+        self.waiting.values_mut().for_each(|at| *at = now);
+        self.last_work.values_mut().for_each(|at| *at = now);
+    }
+
     /// Ends all executors, also in the middle of a step.
     pub fn stop_all(&mut self) {
         for slot in shared().executors_of(self.database) {

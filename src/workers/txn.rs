@@ -32,6 +32,9 @@ pub fn in_transaction<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     unsafe {
         pg_sys::SetCurrentStatementStartTimestamp();
         pg_sys::StartTransactionCommand();
+        // A worker asks the catalog whether it may write, see `pg::read_only`. Its own session has the setting of the moment at
+        // which it logged in.
+        pg_sys::XactReadOnly = false;
         pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
         // Nothing is known yet of what the transaction is about.
         pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, c"".as_ptr());

@@ -160,6 +160,10 @@ impl Cluster {
         let mut processes = process::children(postmaster);
         kill(postmaster, Signal::Kill);
         processes.push(postmaster);
+        self.wait_until_gone(postmaster, &processes);
+    }
+
+    fn wait_until_gone(&self, postmaster: i32, processes: &[i32]) {
         let deadline = Instant::now() + Duration::from_secs(10);
         while processes.iter().any(|pid| is_alive(*pid)) {
             // A child that is deep in a computation does not notice by itself.
@@ -177,6 +181,17 @@ impl Cluster {
             }
             thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// `kill -9` of every process of the server in the same moment, as a power cut does. Returns when none is left.
+    pub fn cut_power(&self) {
+        let postmaster = self.postmaster_pid();
+        // Stopped first, so that it neither starts another process nor tells those that are left.
+        kill(postmaster, Signal::Stop);
+        let mut processes = process::children(postmaster);
+        processes.push(postmaster);
+        process::kill_all(&processes);
+        self.wait_until_gone(postmaster, &processes);
     }
 
     pub fn postmaster_pid(&self) -> i32 {

@@ -37,6 +37,12 @@ pub fn kill(pid: i32, signal: Signal) {
     Command::new("kill").arg(format!("-{}", signal.name())).arg(pid.to_string()).output().expect("kill runs");
 }
 
+/// `kill -9` of many processes by one call.
+pub(crate) fn kill_all(processes: &[i32]) {
+    assert!(processes.iter().all(|pid| *pid > 1), "{processes:?} are no processes of a test");
+    Command::new("kill").arg("-KILL").args(processes.iter().map(i32::to_string)).output().expect("kill runs");
+}
+
 /// Whether the process runs. A zombie does not.
 pub fn is_alive(pid: i32) -> bool {
     state_and_parent(pid).is_some_and(|(state, _)| state != 'Z')

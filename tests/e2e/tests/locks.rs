@@ -1,0 +1,59 @@
+//! A run that cannot get a lock is tried again as often as it takes, and holds up no other.
+
+use e2e::Cluster;
+
+const SHOP: &str = "
+    CREATE ROLE clerk LOGIN;
+    ALTER ROLE clerk SET lock_timeout = '50ms';
+    CREATE TABLE shelf (id int PRIMARY KEY, taken int NOT NULL DEFAULT 0);
+    INSERT INTO shelf (id) VALUES (1), (2);
+    CREATE TABLE wish (id int PRIMARY KEY, shelf int NOT NULL);
+    GRANT SELECT ON wish TO clerk;
+    GRANT SELECT, UPDATE ON shelf TO clerk;
+    SELECT automation.watch_table('wish');
+    SELECT automation.define('take', run_as => 'clerk', trigger => automation.on_created('wish'),
+        steps => ARRAY[automation.sql($$ UPDATE shelf SET taken = taken + 1 WHERE id = {{ new.shelf }} $$)])";
+
+#[test]
+fn a_lock_that_is_held_for_long_fails_no_run_and_holds_up_no_other() {
+    let cluster = Cluster::start();
+    let db = cluster.database("locks");
+    db.execute(SHOP);
+    let holder = db.another_session();
+    holder.execute("BEGIN; UPDATE shelf SET taken = taken WHERE id = 1");
+    db.execute("INSERT INTO wish VALUES (1, 1)");
+    // Three seconds and eight tries: the limit of before.
+    db.wait_until(
+        "the log says that the run is tried again",
+        "SELECT EXISTS (SELECT FROM automation.log WHERE code = 'tried_again' AND message LIKE '%lock timeout%')",
+    );
+    assert_eq!(db.text("SELECT string_agg(status, ',') FROM automation.runs"), "pending");
+    db.execute("INSERT INTO wish VALUES (2, 2)");
+    db.wait_until("the other run is done", "SELECT taken = 1 FROM shelf WHERE id = 2");
+    holder.execute("COMMIT");
+    db.wait_until("the run gets through", "SELECT taken = 1 FROM shelf WHERE id = 1");
+    db.wait_until("both are completed", "SELECT count(*) = 2 FROM automation.runs WHERE status = 'completed'");
+    assert_eq!(db.number("SELECT count(*) FROM automation.runs WHERE status = 'failed'"), 0);
+    let repeats = cluster.log().lines().filter(|line| line.contains("automation_engine executor: ")).count();
+    assert!(repeats <= 2, "{repeats} warnings\n{}", cluster.log_tail());
+}
+
+#[test]
+fn a_run_with_a_timeout_is_not_tried_for_longer() {
+    let cluster = Cluster::start();
+    let db = cluster.database("locks");
+    db.execute(SHOP);
+    db.execute(
+        "SELECT automation.define('take', run_as => 'clerk', timeout => '1 second', trigger => automation.on_created('wish'),
+             steps => ARRAY[automation.sql($$ UPDATE shelf SET taken = taken + 1 WHERE id = {{ new.shelf }} $$)])",
+    );
+    let holder = db.another_session();
+    holder.execute("BEGIN; UPDATE shelf SET taken = taken WHERE id = 1");
+    db.execute("INSERT INTO wish VALUES (1, 1)");
+    db.wait_until(
+        "the run has timed out",
+        "SELECT EXISTS (SELECT FROM automation.runs WHERE status = 'failed' AND ended_reason = 'timed_out')",
+    );
+    holder.execute("COMMIT");
+    assert_eq!(db.number("SELECT taken FROM shelf WHERE id = 1"), 0);
+}

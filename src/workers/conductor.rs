@@ -108,6 +108,8 @@ struct Conductor {
     freeze: Freeze,
     /// The last failure that the server's log was told of.
     told: Repeats,
+    /// The server has started and nothing was routed since.
+    started: bool,
 }
 
 /// What to do after a turn.
@@ -140,6 +142,7 @@ impl Conductor {
             steady: Steady::default(),
             freeze: Freeze::default(),
             told: Repeats::default(),
+            started: false,
         }
     }
 
@@ -344,6 +347,7 @@ impl Conductor {
         }
         if self.slot.careful_below.load(Ordering::Acquire) == 0 {
             self.slot.careful_below.store(store::dispatches::last_id() + 1, Ordering::Release);
+            self.started = true;
             self.serve_everybody(now);
         }
         self.courier.look();
@@ -368,6 +372,12 @@ impl Conductor {
         match router::route(limit, self.next_timer <= now) {
             Routed::Busy => Look::Busy,
             Routed::Events { events, dispatches, more, owners } => {
+                if self.started {
+                    // A crash undoes a routing that was not flushed, so one of these may have been routed before and have
+                    // crashed the server. Tried one by one, it is counted in a commit that is flushed.
+                    self.slot.careful_below.fetch_max(store::dispatches::last_id() + 1, Ordering::AcqRel);
+                    self.started = false;
+                }
                 janitor::fold_definition_changes();
                 if self.next_timer <= now {
                     let next = self.look_at_timers();

@@ -430,6 +430,30 @@ fn a_step_that_takes_the_server_down_is_given_up_and_the_rest_goes_on() {
 }
 
 #[test]
+fn a_step_that_takes_an_idle_server_down_is_given_up() {
+    // Nothing else is committed, so nothing flushes the routing of the run before its step kills the server.
+    let cluster = Cluster::build().setting("wal_writer_delay", "10s").start();
+    let db = cluster.database("idle");
+    db.execute(
+        "CREATE TABLE bomb (id int PRIMARY KEY);
+         CREATE TABLE ash (line text);
+         SELECT automation.watch_table('bomb');
+         SELECT automation.define('explode', trigger => automation.on_created('bomb'),
+             steps => ARRAY[automation.sql($$ COPY ash FROM PROGRAM 'kill -9 $PPID' $$)])",
+    );
+    let crashes = cluster.crashes();
+    db.execute("INSERT INTO bomb VALUES (1)");
+    db.wait_at_most(
+        Duration::from_secs(120),
+        "the run is given up",
+        "SELECT status = 'failed' AND ended_reason = 'crashed_server' FROM automation.runs",
+    );
+    let crashes = cluster.crashes() - crashes;
+    println!("{crashes} crashes until the run was given up");
+    assert!((2..=3).contains(&crashes), "{crashes} crashes until the run was given up");
+}
+
+#[test]
 fn a_commit_that_fails_ends_its_own_run_and_no_other() {
     // Between a failed commit and what an executor does about it, others have time to take the same run.
     let cluster = Cluster::build().setting("automation_engine.failpoint", "after_commit=sleep:20").start();

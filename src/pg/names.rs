@@ -103,6 +103,15 @@ pub fn role_name(role: pg_sys::Oid) -> Option<String> {
     }
 }
 
+/// The name of a database, or its oid if it is gone.
+pub fn database_name(oid: pg_sys::Oid) -> String {
+    // SAFETY: a catalog look-up inside a transaction.
+    unsafe {
+        let name = pg_sys::get_database_name(oid);
+        if name.is_null() { oid.to_u32().to_string() } else { CStr::from_ptr(name).to_string_lossy().into_owned() }
+    }
+}
+
 pub fn quote_identifier(name: &str) -> String {
     spi::quote_identifier(name)
 }

@@ -1,10 +1,13 @@
 //! default_transaction_read_only, as a session that logs in now would get it. Asked of the catalog, because a worker's own
 //! session keeps what it got when it began.
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ffi::CString;
+use std::sync::atomic::Ordering;
 
 use pgrx::pg_sys;
 
-use super::names;
+use super::{clock, names};
 use crate::shmem::{my_database, shared};
 
 /// The oids of pg_db_role_setting and of its index on (setdatabase, setrole), the same in every version.
@@ -36,7 +39,7 @@ impl Level {
                 ("all roles".to_owned(), "ALTER ROLE ALL RESET default_transaction_read_only".to_owned())
             }
             Level::Database => {
-                let name = crate::workers::registration::database_name(my_database());
+                let name = names::database_name(my_database());
                 let quoted = names::quote_identifier(&name);
                 (format!("database \"{name}\""), format!("ALTER DATABASE {quoted} RESET default_transaction_read_only"))
             }
@@ -49,9 +52,8 @@ impl Level {
 pub fn frozen() -> Option<Level> {
     let database = stored(my_database(), pg_sys::InvalidOid).map(|on| (on, Level::Database));
     let all = || stored(pg_sys::InvalidOid, pg_sys::InvalidOid).map(|on| (on, Level::AllRoles));
-    let (on, level) = database
-        .or_else(all)
-        .unwrap_or_else(|| (shared().read_only.load(std::sync::atomic::Ordering::Acquire), Level::System));
+    let (on, level) =
+        database.or_else(all).unwrap_or_else(|| (shared().read_only.load(Ordering::Acquire), Level::System));
     on.then_some(level)
 }
 
@@ -67,8 +69,30 @@ pub fn of_server() -> bool {
     unsafe { pg_sys::DefaultXactReadOnly }
 }
 
-/// The setting of a database (or of all) and a role (or of all), as ALTER DATABASE and ALTER ROLE store it.
+/// How long, in microseconds, a worker believes what it has read: it asks before every step.
+const BELIEVED: i64 = 100_000;
+
+/// What was read last for a database and a role, and when.
+type Read = HashMap<(pg_sys::Oid, pg_sys::Oid), (Option<bool>, i64)>;
+thread_local!(static READ: RefCell<Read> = RefCell::new(HashMap::new()));
+
+/// The setting of a database (or of all) and a role (or of all). A session of a user asks anew each time.
 fn stored(database: pg_sys::Oid, role: pg_sys::Oid) -> Option<bool> {
+    // SAFETY: reads a process global.
+    if unsafe { pg_sys::MyBackendType } != pg_sys::BackendType::B_BG_WORKER {
+        return look_up(database, role);
+    }
+    let (key, now) = ((database, role), clock::passed());
+    let known = READ.with(|read| read.borrow().get(&key).filter(|(_, at)| now - at < BELIEVED).map(|(on, _)| *on));
+    known.unwrap_or_else(|| {
+        let on = look_up(database, role);
+        READ.with(|read| read.borrow_mut().insert(key, (on, now)));
+        on
+    })
+}
+
+/// The setting as ALTER DATABASE and ALTER ROLE store it.
+fn look_up(database: pg_sys::Oid, role: pg_sys::Oid) -> Option<bool> {
     let mut found = None;
     // SAFETY: a scan of a shared catalog by its index inside a transaction; what is read from a row is copied before the
     // scan goes on.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pgrx::pg_sys;
 
+pub use crate::pg::names::database_name;
 use crate::pg::raw::unguarded;
 use crate::shmem;
 
@@ -236,14 +237,6 @@ pub fn exit(code: i32) -> ! {
 pub fn at_exit(work: unsafe extern "C-unwind" fn(i32, pg_sys::Datum), argument: usize) {
     // SAFETY: the callback touches only shared memory.
     unsafe { pg_sys::before_shmem_exit(Some(work), pg_sys::Datum::from(argument)) }
-}
-
-pub fn database_name(oid: pg_sys::Oid) -> String {
-    // SAFETY: a catalog look-up inside a transaction.
-    unsafe {
-        let name = pg_sys::get_database_name(oid);
-        if name.is_null() { oid.to_u32().to_string() } else { CStr::from_ptr(name).to_string_lossy().into_owned() }
-    }
 }
 
 pub fn in_binary_upgrade() -> bool {

@@ -12,13 +12,15 @@ use automation_core::program::{Action, Change, Delay, Program, Repeat, Step, com
 use automation_core::suggest::nearest;
 use automation_core::template::{SqlTemplate, Template};
 use automation_core::topic::engine::Wanted;
+use automation_core::value::Value;
 use pgrx::pg_sys;
 
 use crate::api::by_name::{Named, typed};
 use crate::api::topics;
 use crate::error::{EngineError, EngineResult};
-use crate::executor::call_statement;
+use crate::executor::{call_statement, own_type};
 use crate::pg::catch::PgError;
+use crate::pg::parameter_types::OwnType;
 use crate::pg::statement::{Spi, Statement};
 use crate::pg::subtransaction::in_subtransaction;
 use crate::pg::writes::Write;
@@ -363,11 +365,16 @@ fn in_users_words(template: &SqlTemplate, mut error: PgError) -> PgError {
     error
 }
 
+/// Values that are known only when the statement runs.
+fn unknown_types(parameters: usize) -> Vec<OwnType> {
+    vec![own_type(&Value::Null); parameters]
+}
+
 fn prepare_query(owner: pg_sys::Oid, query: &SqlTemplate) -> Result<(), PgError> {
     identity::as_role(owner, || {
         in_subtransaction(|| {
             let spi = Spi::open();
-            let (statement, _) = query_pages::prepare(&spi, query.sql(), query.params().len())?;
+            let (statement, _) = query_pages::prepare(&spi, query.sql(), &unknown_types(query.params().len()))?;
             drop(statement);
             spi.close();
             Ok(())
@@ -379,7 +386,7 @@ fn prepare(owner: pg_sys::Oid, sql: &str, parameters: usize) -> Result<Vec<Write
     identity::as_role(owner, || {
         in_subtransaction(|| {
             let spi = Spi::open();
-            let statement = Statement::prepare(&spi, sql, parameters)?;
+            let statement = Statement::prepare_for(&spi, sql, &unknown_types(parameters))?;
             let writes = statement.writes();
             drop(statement);
             spi.close();

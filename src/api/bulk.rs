@@ -98,7 +98,7 @@ fn examine(owner: pg_sys::Oid, query: &str) -> Result<Vec<Column>, PgError> {
     identity::as_role(owner, || {
         in_subtransaction(|| {
             let spi = Spi::open();
-            let (statement, columns) = query_pages::prepare(&spi, query, 0)?;
+            let (statement, columns) = query_pages::prepare(&spi, query, &[])?;
             query_pages::try_out(&spi, &statement, &[])?;
             drop(statement);
             spi.close();

@@ -6,7 +6,46 @@ use automation_core::value::Value;
 use pgrx::pg_sys;
 
 use crate::pg::catch::PgError;
+use crate::pg::parameter_types::OwnType;
 use crate::pg::statement::Parameter;
+
+/// The types of `value` where its place in a statement asks for none. A whole number and one with a fraction choose the same
+/// operator, or a division would depend on which of them the value happens to be. Null fits any place.
+pub fn own_type(value: &Value) -> OwnType {
+    use pg_sys::{
+        BOOLOID, DATEOID, FLOAT8OID, INT4OID, INT8OID, INTERVALOID, JSONBOID, NUMERICOID, TEXTOID, TIMESTAMPTZOID,
+    };
+    let own = |plain: pg_sys::Oid, choices: &[pg_sys::Oid]| OwnType { plain, choices: choices.to_vec() };
+    match value {
+        Value::Null => own(
+            TEXTOID,
+            &[
+                NUMERICOID,
+                TIMESTAMPTZOID,
+                TEXTOID,
+                JSONBOID,
+                BOOLOID,
+                INT8OID,
+                INT4OID,
+                FLOAT8OID,
+                DATEOID,
+                INTERVALOID,
+            ],
+        ),
+        Value::Bool(_) => own(BOOLOID, &[BOOLOID]),
+        // 1.00 is whole, but no integer type reads it.
+        Value::Number(number) => match number.to_string().parse::<i64>().ok() {
+            Some(whole) if i32::try_from(whole).is_ok() => own(INT8OID, &[NUMERICOID, INT8OID, INT4OID, FLOAT8OID]),
+            Some(_) => own(INT8OID, &[NUMERICOID, INT8OID, FLOAT8OID]),
+            None => own(NUMERICOID, &[NUMERICOID, FLOAT8OID]),
+        },
+        Value::Text(_) => own(TEXTOID, &[TEXTOID]),
+        Value::Time(_) => own(TIMESTAMPTZOID, &[TIMESTAMPTZOID]),
+        Value::Date(_) => own(DATEOID, &[DATEOID]),
+        Value::Duration(_) => own(INTERVALOID, &[INTERVALOID]),
+        Value::List(_) | Value::Object(_) => own(JSONBOID, &[JSONBOID]),
+    }
+}
 
 /// The text form of `value` for a parameter of the given type.
 pub fn parameter(value: &Value, type_oid: pg_sys::Oid) -> Result<Parameter, PgError> {
@@ -55,7 +94,20 @@ fn array_literal(items: &[Value]) -> String {
 #[cfg(test)]
 mod tests {
     use super::array_literal;
-    use automation_core::value::Value;
+    use super::own_type;
+    use automation_core::value::{Number, Value};
+    use pgrx::pg_sys;
+
+    #[test]
+    fn numbers_are_integers_only_if_an_integer_type_reads_their_text() {
+        let number = |text: &str| own_type(&Value::Number(Number::parse(text).unwrap_or_else(|| panic!("{text}"))));
+        assert_eq!(number("1").plain, pg_sys::INT8OID);
+        assert_eq!(number("-9223372036854775808").plain, pg_sys::INT8OID);
+        assert_eq!(number("9223372036854775808").plain, pg_sys::NUMERICOID);
+        assert_eq!(number("1.00").plain, pg_sys::NUMERICOID);
+        assert_eq!(number("1.5").choices[0], number("1").choices[0], "a division must not depend on the value");
+        assert!(!number("3000000000").choices.contains(&pg_sys::INT4OID));
+    }
 
     #[test]
     fn array_elements_are_quoted() {

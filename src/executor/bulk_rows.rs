@@ -9,7 +9,7 @@ use automation_core::machine::{JobItem, Kept};
 use automation_core::value::MAX_LEVELS;
 use pgrx::pg_sys;
 
-use super::bind::parameter;
+use super::bind::{own_type, parameter};
 use super::bulk_item;
 use super::run::{error_json, from_expression};
 use super::versions::{self, Version};
@@ -44,7 +44,8 @@ pub fn read(job: &Job, is_worker: bool) -> Result<i64, PgError> {
     let pinned = Pinned::new();
     pinned.set(c"search_path", &path);
     let spi = Spi::open();
-    let (statement, _) = query_pages::prepare(&spi, &query, values.len())?;
+    let own: Vec<_> = values.iter().map(|value| own_type(&value.0)).collect();
+    let (statement, _) = query_pages::prepare(&spi, &query, &own)?;
     let parameters = values
         .iter()
         .zip(statement.types())

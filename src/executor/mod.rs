@@ -25,6 +25,7 @@ mod webhook;
 mod write;
 
 pub use batch::{Claimer, Turn, Work, fail, look_at_armed, turn};
+pub use bind::own_type;
 pub use bulk_item::nudge as nudge_bulk;
 pub use gates::{lock_executions, pause_by_system, tell_paused};
 pub use hold::{cancel_held, drop_changed, drop_held, drop_inactive, drop_inactive_for};

@@ -10,12 +10,13 @@ use automation_core::value::Value;
 use pgrx::pg_sys;
 
 use super::batch::Claimer;
-use super::bind::parameter;
+use super::bind::{own_type, parameter};
 use super::run::from_expression;
 use super::versions::Version;
 use crate::api::topics;
 use crate::gucs;
 use crate::pg::catch::PgError;
+use crate::pg::parameter_types::OwnType;
 use crate::pg::session::{self, StatementTimeout};
 use crate::pg::settings::{self, Pinned};
 use crate::pg::statement::{Outcome, Spi, Statement};
@@ -171,14 +172,21 @@ pub fn evaluate(template: &SqlTemplate, scope: &dyn Scope, budget: &mut Budget) 
         .map_err(|error| from_expression(&error, template.text()))
 }
 
+/// Plans kept for one step whose values change their types from run to run.
+const MOST_PLANS: usize = 8;
+
 fn run_sql(version: &Version, place: usize, sql: &str, values: &[Value]) -> Result<Outcome, PgError> {
     let spi = Spi::open();
-    let known = version.statements[place].borrow().clone();
+    let own = |i: usize| own_type(&values[i]);
+    let known = version.statements[place].borrow().iter().find(|known| known.suits(own)).cloned();
     let statement = match known {
         Some(statement) => statement,
         None => {
-            let statement = Rc::new(Statement::prepare(&spi, sql, values.len())?);
-            *version.statements[place].borrow_mut() = Some(statement.clone());
+            let own: Vec<OwnType> = values.iter().map(own_type).collect();
+            let statement = Rc::new(Statement::prepare_for(&spi, sql, &own)?);
+            let mut kept = version.statements[place].borrow_mut();
+            kept.truncate(MOST_PLANS - 1);
+            kept.insert(0, statement.clone());
             statement
         }
     };

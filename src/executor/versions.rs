@@ -17,8 +17,8 @@ const CAPACITY: usize = 1000;
 pub struct Version {
     pub program: Program,
     pub search_path: CString,
-    /// The prepared statement of each step, made when the step first runs.
-    pub statements: Vec<RefCell<Option<Rc<Statement>>>>,
+    /// The prepared statements of each step, made when the step first runs with values of such types.
+    pub statements: Vec<RefCell<Vec<Rc<Statement>>>>,
 }
 
 thread_local!(static VERSIONS: RefCell<HashMap<i32, Result<Rc<Version>, String>>> = RefCell::new(HashMap::new()));
@@ -42,7 +42,7 @@ pub fn load(ids: impl Iterator<Item = i32>) {
         }
         for version in stored {
             let compiled = compile_stored(&version.document).map(|program| {
-                let statements = program.steps.iter().map(|_| RefCell::new(None)).collect();
+                let statements = program.steps.iter().map(|_| RefCell::default()).collect();
                 let search_path = CString::new(version.search_path).unwrap_or_default();
                 Rc::new(Version { program, search_path, statements })
             });

@@ -21,6 +21,7 @@ pub mod log_scan;
 pub mod names;
 pub mod notify;
 pub mod numeric_text;
+pub mod parameter_types;
 pub mod query_pages;
 pub mod random;
 pub mod raw;

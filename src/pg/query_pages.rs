@@ -8,6 +8,7 @@ use pgrx::pg_sys;
 
 use super::catch::{PgError, catch};
 use super::encode::LeftOut;
+use super::parameter_types::OwnType;
 use super::raw::{self, unguarded};
 use super::settings::Pinned;
 use super::statement::{Parameter, Spi, Statement, columns_of, encode_row, spi_error};
@@ -27,8 +28,8 @@ pub struct Column {
 pub type PageRow = Result<Vec<u8>, LeftOut>;
 
 /// Prepares a query and says what it gives. Refuses what is no query, or would write.
-pub fn prepare(spi: &Spi, sql: &str, parameters: usize) -> Result<(Statement, Vec<Column>), PgError> {
-    let statement = Statement::prepare(spi, sql, parameters)?;
+pub fn prepare(spi: &Spi, sql: &str, own: &[OwnType]) -> Result<(Statement, Vec<Column>), PgError> {
+    let statement = Statement::prepare_for(spi, sql, own)?;
     // SAFETY: the plan lives as long as the statement; its sources and their trees belong to it.
     let columns = unsafe { columns(statement.plan())? };
     Ok((statement, columns))

@@ -7,6 +7,7 @@ use pgrx::pg_sys;
 
 use super::catch::{PgError, catch};
 use super::encode::{Encoding, LeftOut, write_string};
+use super::parameter_types::{self, Origin, OwnType};
 use super::raw::unguarded;
 use super::writes::Write;
 
@@ -17,6 +18,8 @@ pub type Parameter = Option<CString>;
 pub struct Statement {
     plan: pg_sys::SPIPlanPtr,
     types: Vec<pg_sys::Oid>,
+    /// Where each type comes from.
+    origins: Vec<Origin>,
 }
 
 impl Drop for Statement {
@@ -58,12 +61,39 @@ impl Spi {
 impl Statement {
     /// Prepares `sql`, whose parameters are $1 to $n. A parameter gets the type that its place in the statement asks
     /// for, and text where nothing does.
-    pub fn prepare(_spi: &Spi, sql: &str, parameters: usize) -> Result<Self, PgError> {
+    pub fn prepare(spi: &Spi, sql: &str, parameters: usize) -> Result<Self, PgError> {
         let text = c_string(sql)?;
-        let mut types = parameter_types(&text, parameters)?;
+        let types = parameter_types::of_places(&text, parameters)?;
+        Self::with_types(spi, sql, &text, types, vec![Origin::Place; parameters])
+    }
+
+    /// Prepares `sql` for values of these types. A parameter gets the type that its place in the statement asks for, and its own
+    /// where nothing does.
+    pub fn prepare_for(spi: &Spi, sql: &str, own: &[OwnType]) -> Result<Self, PgError> {
+        let text = c_string(sql)?;
+        let (types, origins) = parameter_types::of_values(&text, own)?.into_iter().unzip();
+        Self::with_types(spi, sql, &text, types, origins)
+    }
+
+    /// Was the statement prepared for values like these?
+    pub fn suits(&self, mut own: impl FnMut(usize) -> OwnType) -> bool {
+        self.origins.iter().zip(&self.types).enumerate().all(|(i, (origin, type_oid))| match origin {
+            Origin::Place => true,
+            Origin::Plain => own(i).plain == *type_oid,
+            Origin::Choice => own(i).choices.contains(type_oid),
+        })
+    }
+
+    fn with_types(
+        _spi: &Spi,
+        sql: &str,
+        text: &CStr,
+        mut types: Vec<pg_sys::Oid>,
+        origins: Vec<Origin>,
+    ) -> Result<Self, PgError> {
         // SAFETY: one C call with pointers that outlive it.
         let plan = unsafe {
-            let (source, count, oids) = (text.as_ptr(), parameters as i32, types.as_mut_ptr());
+            let (source, count, oids) = (text.as_ptr(), types.len() as i32, types.as_mut_ptr());
             catch(|| unguarded::SPI_prepare(source, count, oids))?
         };
         if plan.is_null() {
@@ -75,7 +105,7 @@ impl Statement {
             pg_sys::SPI_keepplan(plan);
             refusal(plan, sql)
         };
-        let statement = Statement { plan, types };
+        let statement = Statement { plan, types, origins };
         refused.map_or(Ok(statement), Err)
     }
 
@@ -177,34 +207,6 @@ unsafe fn refusal(plan: pg_sys::SPIPlanPtr, sql: &str) -> Option<PgError> {
 
 fn c_string(text: &str) -> Result<CString, PgError> {
     CString::new(text).map_err(|_| PgError::new("22021", "invalid byte sequence for encoding \"UTF8\": 0x00"))
-}
-
-/// Asks the parser which type each parameter should have.
-fn parameter_types(sql: &CString, parameters: usize) -> Result<Vec<pg_sys::Oid>, PgError> {
-    let mut types = vec![pg_sys::TEXTOID; parameters];
-    if parameters == 0 {
-        return Ok(types);
-    }
-    // SAFETY: C calls with pointers that outlive them; the array that the parser may grow is palloc'd by it.
-    unsafe {
-        let source = sql.as_ptr();
-        let tree = catch(|| unguarded::raw_parser(source, pg_sys::RawParseMode::RAW_PARSE_DEFAULT))?;
-        for statement in pgrx::PgList::<pg_sys::RawStmt>::from_pg(tree).iter_ptr() {
-            let mut count = parameters as i32;
-            let size = size_of::<pg_sys::Oid>() * parameters;
-            let mut found = pg_sys::palloc0(size).cast::<pg_sys::Oid>();
-            let (found_at, count_at) = (&raw mut found, &raw mut count);
-            // Analysis adds its own notes to the tree; SPI_prepare parses the text afresh.
-            catch(|| unguarded::parse_analyze_varparams(statement, source, found_at, count_at, std::ptr::null_mut()))?;
-            for (i, slot) in types.iter_mut().enumerate().take(count as usize) {
-                let oid = *found.add(i);
-                if oid != pg_sys::InvalidOid && oid != pg_sys::UNKNOWNOID {
-                    *slot = oid;
-                }
-            }
-        }
-    }
-    Ok(types)
 }
 
 /// The value that a text is for the input function of a type.

@@ -188,9 +188,24 @@ fn stop_workers() -> Result<bool, ErrorReport> {
     Ok(true)
 }
 
+/// Rust's texts are UTF-8, and so are the engine's: what it reads, computes and writes keeps all letters only if the server's are too.
+fn check_encoding() -> EngineResult<()> {
+    let encoding = names::database_encoding();
+    let dump = match encoding.as_str() {
+        "UTF8" => return Ok(()),
+        // The server does not know what the bytes mean, or has no conversion.
+        "SQL_ASCII" | "MULE_INTERNAL" => "a dump of this one whose texts you have converted",
+        _ => "a pg_dump of this one, which is converted as it is loaded",
+    };
+    Err(EngineError::not_supported("automation_engine needs a database with encoding UTF8")
+        .detail(format!("This one has {encoding}, in which the engine would change letters that are not ASCII."))
+        .hint(format!("Create one with CREATE DATABASE name TEMPLATE template0 ENCODING 'UTF8', and load {dump}.")))
+}
+
 /// Called by the install script: starts the workers once the extension is committed.
 #[pg_extern(sql = false)]
 fn announce_extension() -> Result<(), ErrorReport> {
+    check_encoding().or_report()?;
     if !names::owns_schema(c"automation", identity::current_user()) {
         return Err(EngineError::wrong_state("schema \"automation\" belongs to somebody else")
             .detail("Its owner could change what the extension puts there.")

@@ -59,9 +59,12 @@ mod tests {
             "1, 2, 'k', now(), now(), 3, 100, now(), now()",
         );
         assert!(window.contains("window_event_pkey") && !window.contains("Seq Scan"), "{window}");
-        let executions =
-            plan(gates::COUNT_EXECUTIONS, "integer, timestamptz, text, boolean, bigint", "1, now(), NULL, false, 9");
-        assert!(executions.contains("execution_automation_id_at_idx"), "{executions}");
+        let executions = plan(
+            gates::COUNT_EXECUTIONS,
+            "integer, timestamptz, text, boolean, bigint, text",
+            "1, now(), NULL, false, 9, ''",
+        );
+        assert!(executions.contains("execution_automation_id_tenant_at_idx"), "{executions}");
         let runs = plan(live::WITH_KEY, "integer, text, bigint", "1, 'k', 9");
         assert!(runs.contains("run_automation_id_mode_key_idx") && !runs.contains("Seq Scan"), "{runs}");
         let lowest = plan(dispatches::LOWEST, "oid, bigint, bigint", "10, 1, 100");

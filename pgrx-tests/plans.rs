@@ -4,7 +4,7 @@ use pgrx::prelude::*;
 #[pg_schema]
 mod tests {
     use crate::pg_tests::{run, text};
-    use crate::store::{bulk, dispatches, dwells, events, gates, live, schedules, timers};
+    use crate::store::{bulk, bulk_tally, dispatches, dwells, events, gates, live, schedules, timers};
     use pgrx::prelude::*;
 
     /// The plan of a statement of ours, planned as the engine plans it.
@@ -75,6 +75,13 @@ mod tests {
     fn whoever_tends_a_bulk_job_finds_it_and_its_next_rows_by_their_keys() {
         let job = plan(bulk::LOCK, "bigint", "1");
         assert!(job.contains("Index Scan using bulk_job_pkey") && !job.contains("Seq Scan"), "{job}");
+        let look = plan(bulk::FIND, "bigint", "1");
+        assert!(look.contains("Index Scan Backward using bulk_look_pkey") && !look.contains("Sort"), "{look}");
+        for (take, compared) in [(bulk_tally::TAKE_FROM, ">="), (bulk_tally::TAKE_OF, "=")] {
+            let tallies = plan(take, "bigint, text", "1, '7'");
+            let condition = format!("Index Cond: ((job_id = $1) AND (xid {compared} ($2)::xid8))");
+            assert!(tallies.contains(&condition) && !tallies.contains("Filter:"), "{tallies}");
+        }
         let rows = plan(bulk::ITEMS, "bigint, bigint, bigint", "1, 500, 500");
         assert!(rows.contains("Index Scan using bulk_item_pkey") && !rows.contains("Sort"), "{rows}");
     }

@@ -30,19 +30,6 @@ CREATE TABLE automation_internal.bulk_job (
     cause_run       bigint,
     depth           smallint         NOT NULL DEFAULT 0,
     total           bigint           NOT NULL DEFAULT 0,
-    issued          bigint           NOT NULL DEFAULT 0,
-    returned        bigint           NOT NULL DEFAULT 0,
-    completed       bigint           NOT NULL DEFAULT 0,
-    failed          bigint           NOT NULL DEFAULT 0,
-    skipped         bigint           NOT NULL DEFAULT 0,
-    cancelled       bigint           NOT NULL DEFAULT 0,
-    waiting         bigint           NOT NULL DEFAULT 0,
-    next_at         timestamptz,
-    wake_at         timestamptz,
-    -- how many had ended when the speed was last measured
-    counted         bigint           NOT NULL DEFAULT 0,
-    counted_at      timestamptz,
-    speed           double precision,
     error           json,
     created_by      name             NOT NULL,
     created_at      timestamptz      NOT NULL,
@@ -52,11 +39,36 @@ CREATE TABLE automation_internal.bulk_job (
                                                      'finished', 'failed', 'cancelled')),
     CONSTRAINT bulk_job_rows_as_check CHECK (rows_as IN ('c', 'u', 'e'))
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE automation_internal.bulk_job IS 'Backfills and bulk steps: which rows, how far, what came of them. The counters are those of the last look; what ended since is in bulk_tally.';
+COMMENT ON TABLE automation_internal.bulk_job IS 'Backfills and bulk steps: which rows, and in which state. Changes a few times in the life of a job; how far it is stands in bulk_look.';
 -- serves pause, resume and drop
 CREATE INDEX bulk_job_automation_id_idx ON automation_internal.bulk_job (automation_id) WHERE finished_at IS NULL;
 -- serves retention
 CREATE INDEX bulk_job_finished_at_idx ON automation_internal.bulk_job (finished_at) WHERE finished_at IS NOT NULL;
+
+-- A look at a job adds a row and deletes that of the look before, so that every snapshot has one row for each job. A row
+-- that were updated instead would leave its dead versions in the way of the next look for as long as any session holds an
+-- old snapshot; the latest row is found from the end of the index, without passing those of earlier looks.
+CREATE TABLE automation_internal.bulk_look (
+    job_id      bigint           NOT NULL,
+    look        bigint           NOT NULL,
+    issued      bigint           NOT NULL,
+    returned    bigint           NOT NULL,
+    completed   bigint           NOT NULL,
+    failed      bigint           NOT NULL,
+    skipped     bigint           NOT NULL,
+    cancelled   bigint           NOT NULL,
+    waiting     bigint           NOT NULL,
+    next_at     timestamptz,
+    wake_at     timestamptz,
+    -- how many had ended when the speed was last measured
+    counted     bigint           NOT NULL,
+    counted_at  timestamptz,
+    speed       double precision,
+    -- tallies of transactions that this snapshot sees are in the counters
+    seen        pg_snapshot      NOT NULL,
+    CONSTRAINT bulk_look_pkey PRIMARY KEY (job_id, look)
+);
+COMMENT ON TABLE automation_internal.bulk_look IS 'How far each job was at the last look; what ended since is in bulk_tally.';
 
 -- Column order is known to src/store/bulk.rs.
 CREATE TABLE automation_internal.bulk_item (
@@ -86,6 +98,8 @@ CREATE INDEX bulk_outcome_returned_idx ON automation_internal.bulk_outcome (job_
 -- Column order is known to src/store/bulk.rs.
 CREATE TABLE automation_internal.bulk_tally (
     job_id     bigint NOT NULL,
+    -- the transaction that added it
+    xid        xid8   NOT NULL,
     completed  bigint NOT NULL,
     failed     bigint NOT NULL,
     skipped    bigint NOT NULL,
@@ -95,7 +109,8 @@ CREATE TABLE automation_internal.bulk_tally (
     error      json
 );
 COMMENT ON TABLE automation_internal.bulk_tally IS 'What each batch of runs adds to the counters of a job, until whoever tends the job takes it in.';
-CREATE INDEX bulk_tally_job_id_idx ON automation_internal.bulk_tally (job_id);
+-- whoever tends the job reads from the transactions on that the last look did not see
+CREATE INDEX bulk_tally_job_id_xid_idx ON automation_internal.bulk_tally (job_id, xid);
 
 CREATE VIEW automation.progress WITH (security_barrier) AS
 SELECT p.job,
@@ -125,18 +140,18 @@ SELECT p.job,
                CASE WHEN j.state = 'executing' AND a.status <> 'active' AND NOT (j.run_id IS NOT NULL AND (a.finish_runs OR j.finishes))
                     THEN 'paused' ELSE j.state END AS state,
                CASE WHEN j.state <> 'querying' THEN j.total END AS total,
-               j.completed + COALESCE(t.completed, 0) AS done,
-               j.failed + COALESCE(t.failed, 0) AS failed,
-               j.skipped + COALESCE(t.skipped, 0) AS skipped,
-               j.cancelled + COALESCE(t.cancelled, 0) AS cancelled,
+               k.completed + COALESCE(t.completed, 0) AS done,
+               k.failed + COALESCE(t.failed, 0) AS failed,
+               k.skipped + COALESCE(t.skipped, 0) AS skipped,
+               k.cancelled + COALESCE(t.cancelled, 0) AS cancelled,
                CASE WHEN j.finished_at IS NULL
-                    THEN j.issued - j.completed - j.failed - j.skipped - j.cancelled - j.returned
+                    THEN k.issued - k.completed - k.failed - k.skipped - k.cancelled - k.returned
                          - COALESCE(t.completed + t.failed + t.skipped + t.cancelled + t.returned, 0)
                     ELSE 0 END AS active,
                CASE WHEN j.finished_at IS NOT NULL
-                    THEN (j.completed + j.failed + j.skipped)
+                    THEN (k.completed + k.failed + k.skipped)
                          / NULLIF(EXTRACT(epoch FROM j.finished_at - j.started_at)::double precision, 0)
-                    ELSE COALESCE(j.speed, j.rate) END AS speed,
+                    ELSE COALESCE(k.speed, j.rate) END AS speed,
                j.started_at,
                j.finished_at,
                j.rate AS rate_limit,
@@ -150,13 +165,20 @@ SELECT p.job,
           FROM automation_internal.bulk_job AS j
           JOIN automation_internal.automation AS a ON a.id = j.automation_id
           JOIN automation_internal.automation_version AS v ON v.id = j.version_id
+          JOIN LATERAL (SELECT l.*
+                          FROM automation_internal.bulk_look AS l
+                         WHERE l.job_id = j.id
+                         ORDER BY l.look DESC
+                         LIMIT 1) AS k ON true
           LEFT JOIN LATERAL (SELECT pg_catalog.sum(y.completed)::bigint AS completed,
                                     pg_catalog.sum(y.failed)::bigint AS failed,
                                     pg_catalog.sum(y.skipped)::bigint AS skipped,
                                     pg_catalog.sum(y.cancelled)::bigint AS cancelled,
                                     pg_catalog.sum(y.returned)::bigint AS returned
                                FROM automation_internal.bulk_tally AS y
-                              WHERE y.job_id = j.id) AS t ON true
+                              WHERE y.job_id = j.id
+                                -- what is older is in the counters
+                                AND y.xid >= pg_catalog.pg_snapshot_xmin(k.seen)) AS t ON true
          WHERE pg_catalog.pg_has_role(j.owner, 'USAGE')) AS p
  ORDER BY p.job DESC;
 COMMENT ON VIEW automation.progress IS 'Your backfills and bulk steps, newest first: how far they are, how fast, until when.';
@@ -186,14 +208,15 @@ SELECT i.job_id AS job,
        i.no,
        CASE WHEN o.status NOT IN ('returned', 'again') THEN o.status
             WHEN j.state = 'cancelled' THEN 'cancelled'
-            WHEN o.status = 'returned' OR i.no > j.issued THEN 'pending'
+            WHEN o.status = 'returned' OR i.no > k.issued THEN 'pending'
             ELSE 'active' END AS status,
-       CASE WHEN o.no IS NOT NULL OR i.no <= j.issued THEN NULLIF(COALESCE(o.run_id, i.run_id), 0) END AS run_id,
+       CASE WHEN o.no IS NOT NULL OR i.no <= k.issued THEN NULLIF(COALESCE(o.run_id, i.run_id), 0) END AS run_id,
        i.data::jsonb AS data,
        CASE WHEN o.error IS NOT NULL
             THEN COALESCE(o.error ->> 'sqlstate', '') || ': ' || (o.error ->> 'message') END AS error
   FROM automation_internal.bulk_item AS i
   JOIN automation_internal.bulk_job AS j ON j.id = i.job_id
+  JOIN automation_internal.bulk_look AS k ON k.job_id = i.job_id
   LEFT JOIN automation_internal.bulk_outcome AS o ON o.job_id = i.job_id AND o.no = i.no
  WHERE pg_catalog.pg_has_role(j.owner, 'USAGE')
  ORDER BY i.job_id DESC, i.no;

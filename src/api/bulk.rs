@@ -257,7 +257,7 @@ fn approve(id: i64) -> Result<&'static str, Refusal> {
         job.started_at = Some(clock::engine_now());
     }
     job.state = state;
-    bulk::save(&job);
+    bulk::save(&mut job);
     nudge_bulk(job.waiter(), state == JobState::Querying);
     log::audit_of(Some(job.owner), "automation.bulk_approved", &job.automation, &serde_json::json!({ "job": id }));
     Ok("transitioned")
@@ -278,7 +278,7 @@ fn put_an_end(mut job: Job, leave_open: bool) -> Result<bool, Refusal> {
     let Some(state) = job.state.cancel()? else { return Ok(false) };
     job.state = state;
     job.leave_open = leave_open;
-    bulk::save(&job);
+    bulk::save(&mut job);
     nudge_bulk(job.waiter(), true);
     Ok(true)
 }

@@ -16,7 +16,8 @@ use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity;
 use crate::pg::subtransaction::in_subtransaction;
-use crate::store::bulk::{self, Job, Tally};
+use crate::store::bulk::{self, Job};
+use crate::store::bulk_tally::{self, Tally};
 use crate::store::dispatches::Dispatch;
 use crate::store::events::{NewEvent, Op, append_event};
 use crate::store::timers::{self, Timer, TimerKind};
@@ -37,11 +38,17 @@ pub fn takes_long(dispatch: &Dispatch) -> bool {
 /// Tends a job.
 pub fn tend(claimer: &mut Claimer, dispatch: &Dispatch) {
     let id = dispatch.run_id;
-    if let Some(job) = bulk::find(id).filter(|job| job.state == JobState::Querying) {
+    if claimer.unsettled.contains(&(id, dispatch.wait_no)) {
+        // Earlier in this batch somebody else tended it: this order stays queued with the other.
+        return;
+    }
+    // The rows that ended last have left orders to tend a job that has ended since: nothing is locked or written for them.
+    let Some(job) = bulk::find(id).filter(|job| !job.state.is_over()) else { return };
+    if job.state == JobState::Querying {
         load(&job, claimer.is_worker);
     }
     let Some(mut job) = bulk::lock(id) else {
-        if bulk::find(id).is_some() {
+        if bulk::find(id).is_some_and(|job| !job.state.is_over()) {
             // Somebody tends it, and began before what we were called for.
             claimer.unsettled.insert((id, dispatch.wait_no));
         }
@@ -58,7 +65,7 @@ pub fn tend(claimer: &mut Claimer, dispatch: &Dispatch) {
         JobState::Cancelling => cancel_rows(&mut job, now),
         _ => {}
     }
-    bulk::save(&job);
+    bulk::save(&mut job);
     if job.state.is_over() {
         finish(&job, now);
     }
@@ -72,13 +79,13 @@ pub fn give_up(id: i64, error: &PgError) {
     take_in(&mut job, now);
     job.state = JobState::Failed;
     bulk::note_error(id, &error_json(error, None));
-    bulk::save(&job);
+    bulk::save(&mut job);
     finish(&job, now);
 }
 
 /// Adds what has ended since the last look.
 fn take_in(job: &mut Job, now: Micros) {
-    let Tally { completed, failed, skipped, cancelled, returned, waiting, error } = bulk::take_tallies(job.id);
+    let Tally { completed, failed, skipped, cancelled, returned, waiting, error } = bulk_tally::take(job);
     let counts = &mut job.counts;
     counts.completed += completed;
     counts.failed += failed;
@@ -115,7 +122,7 @@ fn load(job: &Job, is_worker: bool) {
             job.counts.total = total;
             job.state = if job.needs_approval { JobState::Approval } else { JobState::Executing };
             job.started_at = (!job.needs_approval).then(clock::engine_now);
-            bulk::save(&job);
+            bulk::save(&mut job);
         }
         Err(error) if error.sqlstate == CANCELLED => {}
         Err(error) if error.is_transient() => error.raise(),
@@ -160,8 +167,7 @@ fn cancel_rows(job: &mut Job, now: Micros) {
         take_in(job, now);
     }
     if job.counts.open() == 0 {
-        let counts = &mut job.counts;
-        counts.cancelled = counts.total - counts.completed - counts.failed - counts.skipped;
+        job.counts.cancel_rest();
         job.state = JobState::Cancelled;
     }
 }

@@ -12,7 +12,8 @@ use automation_core::value::Value;
 
 use super::suspend::Suspension;
 use super::versions::Version;
-use crate::store::bulk::{self, Outcome, RowsAs, Tally};
+use crate::store::bulk::{self, Outcome, RowsAs};
+use crate::store::bulk_tally::{self, Tally};
 use crate::store::events::{Event, NewEvent, Op, append_event};
 use crate::store::history::{EndedRun, Ending};
 use crate::store::wakes::Waiter;
@@ -174,7 +175,7 @@ pub fn count_suspended(suspended: &[Suspension]) {
 
 fn add(tallies: BTreeMap<i64, (Waiter, Tally)>) {
     for (job, (waiter, tally)) in tallies {
-        bulk::add_tally(job, &tally);
+        bulk_tally::add(job, &tally);
         nudge(waiter, false);
     }
 }

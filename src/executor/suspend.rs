@@ -354,7 +354,6 @@ fn seen() -> Seen {
     events::insert_buffered();
     let (present, up_to) =
         crate::pg::identity::as_engine(|| (cursor_store::present(), event_ids::own_ceiling().unwrap_or_default()));
-    let (snapshot, floor) =
-        present.map_or_else(Default::default, |moment| (cursor_store::text_of(&moment.snapshot), moment.floor));
+    let (snapshot, floor) = present.map_or_else(Default::default, |moment| (moment.snapshot.to_text(), moment.floor));
     Seen { snapshot, xid: crate::pg::snapshot::own_transaction(), up_to, floor }
 }

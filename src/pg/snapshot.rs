@@ -20,6 +20,12 @@ impl Snapshot {
         Some(Snapshot { xmin, xmax, in_progress })
     }
 
+    /// In Postgres' own notation.
+    pub fn to_text(&self) -> String {
+        let list: Vec<String> = self.in_progress.iter().map(u64::to_string).collect();
+        format!("{}:{}:{}", self.xmin, self.xmax, list.join(","))
+    }
+
     /// The snapshot of the current statement.
     pub fn of_statement() -> Option<Self> {
         // SAFETY: a built-in function without arguments; its result is laid out as pg_snapshot is: length, count (both
@@ -82,6 +88,7 @@ mod tests {
         let snapshot = Snapshot::parse("10:20:10,14,15").expect("valid");
         assert!(snapshot.sees(9) && snapshot.sees(11) && snapshot.sees(19));
         assert!(!snapshot.sees(10) && !snapshot.sees(15) && !snapshot.sees(20));
+        assert_eq!(snapshot.to_text(), "10:20:10,14,15");
     }
 
     #[test]

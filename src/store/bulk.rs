@@ -8,6 +8,7 @@ use crate::pg::append::{append_plain, varlena};
 use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity::as_engine;
+use crate::pg::snapshot::Snapshot;
 
 /// What the rows of a job are taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +81,11 @@ const INSERT: &str = "
     VALUES ($1, $2, $3, $4, $5, 'querying', $6, $7, $8::json, $9, $10::float8, $11::\"char\", $12, $13, $14, $15,
             $16::json, $17::json, $18, COALESCE($19, 0::smallint), $20::name, $21, COALESCE($22, false))";
 
+const FIRST_LOOK: &str = "
+    INSERT INTO automation_internal.bulk_look
+           (job_id, look, issued, returned, completed, failed, skipped, cancelled, waiting, counted, seen)
+    VALUES ($1, 1, 0, 0, 0, 0, 0, 0, 0, 0, '1:1:')";
+
 pub fn insert(job: &NewJob<'_>) {
     let rate = job.rate.map(|rate| rate.to_string());
     let step = job.step;
@@ -107,7 +113,10 @@ pub fn insert(job: &NewJob<'_>) {
         Arg::timestamp(job.now),
         step.map(|step| step.finishes).into(),
     ];
-    as_engine(|| execute(INSERT, &args));
+    as_engine(|| {
+        execute(INSERT, &args);
+        execute(FIRST_LOOK, &[job.id.into()]);
+    });
 }
 
 /// A job as whoever tends it sees it.
@@ -129,6 +138,10 @@ pub struct Job {
     pub step_no: Option<i32>,
     pub cause_run: Option<i64>,
     pub depth: i16,
+    /// The number of the last look.
+    pub look: i64,
+    /// The tallies of transactions that it sees are in the counters.
+    pub seen: Snapshot,
     pub counts: Counts,
     pub next_at: Option<Micros>,
     pub wake_at: Option<Micros>,
@@ -156,18 +169,24 @@ impl Job {
     }
 }
 
-/// The columns that `read` reads, and where they come from.
+/// The columns that `read` reads, and where they come from. The latest look is found from the end of its index: the dead
+/// rows of earlier ones, which stay while a session holds an old snapshot, are not passed.
 macro_rules! jobs {
     () => {
         "
     SELECT j.id, j.owner, j.automation_id, j.version_id, j.trigger_no, j.state, j.needs_approval, j.leave_open,
            j.rate::text, j.rows_as::text, j.kind, j.topic, j.run_id, j.step_no, j.cause_run, j.depth,
-           ARRAY[j.total, j.issued, j.returned, j.completed, j.failed, j.skipped, j.cancelled, j.waiting,
-                 j.counted]::text[],
-           j.next_at, j.wake_at, j.counted_at, j.speed::text, j.started_at, a.name,
-           a.status = 'active' OR (j.run_id IS NOT NULL AND (a.finish_runs OR j.finishes))
+           ARRAY[j.total, k.issued, k.returned, k.completed, k.failed, k.skipped, k.cancelled, k.waiting,
+                 k.counted]::text[],
+           k.next_at, k.wake_at, k.counted_at, k.speed::text, j.started_at, a.name,
+           a.status = 'active' OR (j.run_id IS NOT NULL AND (a.finish_runs OR j.finishes)), k.look, k.seen::text
       FROM automation_internal.bulk_job AS j
-      JOIN automation_internal.automation AS a ON a.id = j.automation_id"
+      JOIN automation_internal.automation AS a ON a.id = j.automation_id
+      JOIN LATERAL (SELECT l.*
+                      FROM automation_internal.bulk_look AS l
+                     WHERE l.job_id = j.id
+                     ORDER BY l.look DESC
+                     LIMIT 1) AS k ON true"
     };
 }
 
@@ -210,36 +229,47 @@ fn read(row: &Row<'_>) -> Option<Job> {
         started_at: row.int8(22),
         automation: row.text(23).unwrap_or_default(),
         active: row.bool(24).unwrap_or_default(),
+        look: row.int8(25)?,
+        seen: Snapshot::parse(&row.text(26)?)?,
     })
 }
 
-const FIND: &str = concat!(jobs!(), " WHERE j.id = $1");
+pub const FIND: &str = concat!(jobs!(), " WHERE j.id = $1");
 
 /// A job as it is, without a lock.
 pub fn find(id: i64) -> Option<Job> {
     as_engine(|| query_one(FIND, &[id.into()], read)).flatten()
 }
 
-pub const LOCK: &str = concat!(jobs!(), " WHERE j.id = $1 FOR UPDATE OF j SKIP LOCKED");
+pub const LOCK: &str = "SELECT FROM automation_internal.bulk_job AS j WHERE j.id = $1 FOR UPDATE SKIP LOCKED";
 
-/// Locks a job unless somebody else tends it at the moment.
+/// Locks a job unless somebody else tends it at the moment. Only what is read after the lock was taken is what the one who
+/// had it before has left.
 pub fn lock(id: i64) -> Option<Job> {
-    as_engine(|| query_one(LOCK, &[id.into()], read)).flatten()
+    let locked = as_engine(|| execute(LOCK, &[id.into()])) > 0;
+    locked.then(|| find(id))?
 }
 
-const WAIT_FOR: &str = concat!(jobs!(), " WHERE j.id = $1 FOR UPDATE OF j");
+const WAIT_FOR: &str = "SELECT FROM automation_internal.bulk_job AS j WHERE j.id = $1 FOR UPDATE";
 
 /// Locks a job, waiting for whoever tends it.
 pub fn wait_for(id: i64) -> Option<Job> {
-    as_engine(|| query_one(WAIT_FOR, &[id.into()], read)).flatten()
+    let locked = as_engine(|| execute(WAIT_FOR, &[id.into()])) > 0;
+    locked.then(|| find(id))?
 }
 
-const OF_AUTOMATION: &str =
-    concat!(jobs!(), " WHERE j.automation_id = $1 AND j.finished_at IS NULL ORDER BY j.id FOR UPDATE OF j");
+const OF_AUTOMATION: &str = "
+    SELECT j.id
+      FROM automation_internal.bulk_job AS j
+     WHERE j.automation_id = $1
+       AND j.finished_at IS NULL
+     ORDER BY j.id
+       FOR UPDATE";
 
 /// The jobs of an automation that have not ended, locked.
 pub fn of_automation(automation_id: i32) -> Vec<Job> {
-    as_engine(|| query(OF_AUTOMATION, &[automation_id.into()], read)).into_iter().flatten().collect()
+    let ids = as_engine(|| query(OF_AUTOMATION, &[automation_id.into()], |row| row.int8(1)));
+    ids.into_iter().flatten().filter_map(find).collect()
 }
 
 const OPEN: &str = concat!(jobs!(), " WHERE j.finished_at IS NULL ORDER BY j.id");
@@ -271,20 +301,35 @@ pub fn family(id: i64) -> Option<(String, String)> {
 
 const SAVE: &str = "
     UPDATE automation_internal.bulk_job AS j
-       SET state = $2, total = $3, issued = $4, returned = $5, completed = $6, failed = $7, skipped = $8,
-           cancelled = $9, waiting = $10, next_at = $11, wake_at = $12, counted_at = $13, speed = $14::float8,
-           started_at = $15, needs_approval = $16, leave_open = $17, counted = $18
-     WHERE j.id = $1";
+       SET state = $2, total = $3, started_at = $4, needs_approval = $5, leave_open = $6
+     WHERE j.id = $1
+       AND (j.state, j.total, j.started_at, j.needs_approval, j.leave_open) IS DISTINCT FROM ($2, $3, $4, $5, $6)";
+const ADD_LOOK: &str = "
+    WITH before AS (
+        DELETE FROM automation_internal.bulk_look AS l
+         WHERE l.job_id = $1
+           AND l.look = $2)
+    INSERT INTO automation_internal.bulk_look
+           (job_id, look, issued, returned, completed, failed, skipped, cancelled, waiting, counted, next_at, wake_at,
+            counted_at, speed, seen)
+    VALUES ($1, $2 + 1, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14::float8, $15::pg_snapshot)";
 
 /// Writes what changes of a job that is locked.
-pub fn save(job: &Job) {
-    let speed = job.speed.map(|speed| speed.to_string());
+pub fn save(job: &mut Job) {
     let time = |at: Option<Micros>| Arg::maybe_timestamp(at);
-    let counts = &job.counts;
-    let args: [Arg; 18] = [
+    let state: [Arg; 6] = [
         job.id.into(),
         job.state.word().into(),
-        counts.total.into(),
+        job.counts.total.into(),
+        time(job.started_at),
+        job.needs_approval.into(),
+        job.leave_open.into(),
+    ];
+    let (speed, seen) = (job.speed.map(|speed| speed.to_string()), job.seen.to_text());
+    let counts = &job.counts;
+    let look: [Arg; 15] = [
+        job.id.into(),
+        job.look.into(),
         counts.issued.into(),
         counts.returned.into(),
         counts.completed.into(),
@@ -292,16 +337,18 @@ pub fn save(job: &Job) {
         counts.skipped.into(),
         counts.cancelled.into(),
         counts.waiting.into(),
+        job.counted.into(),
         time(job.next_at),
         time(job.wake_at),
         time(job.counted_at),
         speed.as_deref().into(),
-        time(job.started_at),
-        job.needs_approval.into(),
-        job.leave_open.into(),
-        job.counted.into(),
+        seen.as_str().into(),
     ];
-    as_engine(|| execute(SAVE, &args));
+    as_engine(|| {
+        execute(SAVE, &state);
+        execute(ADD_LOOK, &look);
+    });
+    job.look += 1;
 }
 
 const FINISH: &str = "
@@ -450,71 +497,11 @@ pub fn add_outcomes(outcomes: &[Outcome]) -> u64 {
     })
 }
 
-/// What a batch of runs adds to the counters of a job.
-#[derive(Clone, Debug, Default)]
-pub struct Tally {
-    pub completed: i64,
-    pub failed: i64,
-    pub skipped: i64,
-    pub cancelled: i64,
-    pub returned: i64,
-    pub waiting: i64,
-    /// JSON: the first error.
-    pub error: Option<String>,
-}
-
-pub fn add_tally(job: i64, tally: &Tally) -> bool {
-    append_plain(
-        "bulk_tally",
-        std::iter::once([
-            Some(pg_sys::Datum::from(job)),
-            Some(pg_sys::Datum::from(tally.completed)),
-            Some(pg_sys::Datum::from(tally.failed)),
-            Some(pg_sys::Datum::from(tally.skipped)),
-            Some(pg_sys::Datum::from(tally.cancelled)),
-            Some(pg_sys::Datum::from(tally.returned)),
-            Some(pg_sys::Datum::from(tally.waiting)),
-            tally.error.as_ref().map(|error| varlena(error.as_bytes())),
-        ]),
-    )
-}
-
-const TAKE_TALLIES: &str = "
-    DELETE FROM automation_internal.bulk_tally AS t
-     WHERE t.job_id = $1
- RETURNING t.completed, t.failed, t.skipped, t.cancelled, t.returned, t.waiting, t.error";
-
-/// Takes in what the batches since the last look have counted. The job is locked.
-pub fn take_tallies(job: i64) -> Tally {
-    let rows = as_engine(|| {
-        query(TAKE_TALLIES, &[job.into()], |row| {
-            let count = |column| row.int8(column).unwrap_or_default();
-            Tally {
-                completed: count(1),
-                failed: count(2),
-                skipped: count(3),
-                cancelled: count(4),
-                returned: count(5),
-                waiting: count(6),
-                error: row.text(7),
-            }
-        })
-    });
-    rows.into_iter().fold(Tally::default(), |sum, row| Tally {
-        completed: sum.completed + row.completed,
-        failed: sum.failed + row.failed,
-        skipped: sum.skipped + row.skipped,
-        cancelled: sum.cancelled + row.cancelled,
-        returned: sum.returned + row.returned,
-        waiting: sum.waiting + row.waiting,
-        error: sum.error.or(row.error),
-    })
-}
-
 const ENDED: &str = "
-    SELECT j.state, pg_catalog.json_build_object('job', j.id, 'total', j.total, 'done', j.completed, 'failed', j.failed,
-                                                 'skipped', j.skipped, 'cancelled', j.cancelled), j.error
+    SELECT j.state, pg_catalog.json_build_object('job', j.id, 'total', j.total, 'done', l.completed, 'failed', l.failed,
+                                                 'skipped', l.skipped, 'cancelled', l.cancelled), j.error
       FROM automation_internal.bulk_job AS j
+      JOIN automation_internal.bulk_look AS l ON l.job_id = j.id
      WHERE j.id = $1
        AND j.finished_at IS NOT NULL";
 
@@ -548,7 +535,10 @@ const FORGET_OUTCOMES: &str = "
      WHERE o.job_id = $1
        AND o.no <= (SELECT f.no + $2 FROM automation_internal.bulk_outcome AS f WHERE f.job_id = $1 ORDER BY f.no
                      LIMIT 1)";
-const FORGET: &str = "DELETE FROM automation_internal.bulk_job AS j WHERE j.id = $1";
+const FORGET: &str = "
+    WITH looks AS (DELETE FROM automation_internal.bulk_look AS l WHERE l.job_id = $1),
+    tallies AS (DELETE FROM automation_internal.bulk_tally AS t WHERE t.job_id = $1)
+    DELETE FROM automation_internal.bulk_job AS j WHERE j.id = $1";
 
 /// Forgets a job that ended before a point in time, up to so many of its rows at once. True if there may be more.
 pub fn forget_old(before: Micros, rows: i64) -> bool {
@@ -562,13 +552,19 @@ pub fn forget_old(before: Micros, rows: i64) -> bool {
     })
 }
 
-const RETIRE: &str = "
-    UPDATE automation_internal.bulk_job AS j
-       SET state = 'cancelled', finished_at = $1, cancelled = j.total - j.completed - j.failed - j.skipped
+const ORPHANED: &str = "
+    SELECT j.id
+      FROM automation_internal.bulk_job AS j
      WHERE j.finished_at IS NULL
        AND NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid = j.owner)";
 
 /// Ends the jobs of roles that are gone.
 pub fn retire_dropped(now: Micros) {
-    as_engine(|| execute(RETIRE, &[Arg::timestamp(now)]));
+    let ids = as_engine(|| query(ORPHANED, &[], |row| row.int8(1)));
+    for mut job in ids.into_iter().flatten().filter_map(wait_for).filter(|job| !job.state.is_over()) {
+        job.state = JobState::Cancelled;
+        job.counts.cancel_rest();
+        save(&mut job);
+        finish(job.id, now);
+    }
 }

@@ -7,6 +7,7 @@
 //! Rows of dwell are locked last, and only cancel_run() waits for one.
 pub mod automations;
 pub mod bulk;
+pub mod bulk_tally;
 pub mod deliveries;
 pub mod derived_events;
 pub mod dispatches;

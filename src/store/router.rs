@@ -176,22 +176,16 @@ fn change(statement: &'static str, values: &[Arg]) {
     }
 }
 
-/// A snapshot in Postgres' own notation.
-pub fn text_of(snapshot: &Snapshot) -> String {
-    let list: Vec<String> = snapshot.in_progress.iter().map(u64::to_string).collect();
-    format!("{}:{}:{}", snapshot.xmin, snapshot.xmax, list.join(","))
-}
-
 /// Remembers how far the batch that ends at `to` has been routed.
 pub fn advance(to: &Moment, position: i64) {
-    let snapshot = text_of(&to.snapshot);
+    let snapshot = to.snapshot.to_text();
     let at = Arg::timestamp(to.at);
     change(ADVANCE, &[snapshot.as_str().into(), to.floor.into(), to.ceiling.into(), position.into(), at]);
 }
 
 /// The batch that ends at `to` is routed; the next one begins there.
 pub fn finish_batch(cursor: &Cursor, to: &Moment) {
-    let snapshot = text_of(&to.snapshot);
+    let snapshot = to.snapshot.to_text();
     change(FINISH_BATCH, &[snapshot.as_str().into(), to.floor.into()]);
     if !cursor.ahead.is_empty() {
         execute(FORGET_AHEAD, &[snapshot.as_str().into()]);

@@ -150,6 +150,11 @@ impl Counts {
         self.issued - self.ended() - self.returned
     }
 
+    /// Whatever has not ended otherwise is cancelled.
+    pub fn cancel_rest(&mut self) {
+        self.cancelled = self.total - self.completed - self.failed - self.skipped;
+    }
+
     /// How many are still to be begun.
     pub fn left(&self) -> i64 {
         self.total - self.issued + self.returned
@@ -250,6 +255,13 @@ mod tests {
         assert_eq!(quota(&held, None, 0, 0), 0);
         held.waiting = 1000;
         assert_eq!(quota(&held, None, 0, 0), 1000);
+    }
+
+    #[test]
+    fn every_row_of_a_cancelled_job_is_accounted_for() {
+        let mut counts = Counts { total: 10, issued: 7, completed: 3, failed: 1, skipped: 1, ..Counts::default() };
+        counts.cancel_rest();
+        assert_eq!((counts.cancelled, counts.ended()), (5, 10));
     }
 
     #[test]

@@ -37,3 +37,36 @@ fn a_held_snapshot_does_not_make_every_look_longer() {
     assert!(read < 60 * runs, "{} index entries were read for each of {runs} runs", read / runs);
     holder.execute("ROLLBACK");
 }
+
+/// Index entries that were read so far to tend bulk jobs.
+const READ_FOR_JOBS: &str = "SELECT sum(idx_tup_read)::bigint FROM pg_stat_all_indexes
+                              WHERE schemaname = 'automation_internal'
+                                AND relname IN ('bulk_job', 'bulk_look', 'bulk_tally')";
+
+#[test]
+fn a_held_snapshot_does_not_make_every_look_at_a_bulk_job_longer_r002_21() {
+    // Batches of one: every row is a batch, with its own tally and its own order to tend the job.
+    let cluster = Cluster::build().setting("autovacuum", "off").setting("automation_engine.batch_size", "1").start();
+    let db = cluster.database("pinned_job");
+    db.execute(
+        "CREATE TABLE effect (n int);
+         SELECT automation.define('each', trigger => automation.on_call(), steps => ARRAY[
+             automation.sql($$ SELECT pg_sleep(0.2) WHERE {{ payload.n }} % 500 = 499 $$),
+             automation.sql($$ INSERT INTO effect VALUES ({{ payload.n }}) $$)])",
+    );
+    let holder = db.another_session();
+    holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM effect");
+    let rows = 2500;
+    let query = format!("SELECT n FROM generate_series(1, {rows}) AS n");
+    let job = db.number(&format!("SELECT automation.backfill('each', '{query}')"));
+    db.wait_for_job(job);
+    assert_eq!(db.number("SELECT count(*) FROM effect"), rows);
+    assert_eq!(holder.number("SELECT count(*) FROM effect"), 0, "the snapshot is not held");
+    // The workers report what they have read once a second while they have something to do, and when they leave.
+    db.execute("SELECT automation.stop_workers()");
+    db.wait_until("what was read is known", &format!("SELECT ({READ_FOR_JOBS}) > {rows}"));
+    let read = db.number(READ_FOR_JOBS);
+    println!("{} index entries read for each row of a job", read / rows);
+    assert!(read < 40 * rows, "{} index entries were read for each of {rows} rows", read / rows);
+    holder.execute("ROLLBACK");
+}

@@ -110,6 +110,7 @@ pub fn database_name(oid: pg_sys::Oid) -> String {
         let name = pg_sys::get_database_name(oid);
         if name.is_null() { oid.to_u32().to_string() } else { CStr::from_ptr(name).to_string_lossy().into_owned() }
     }
+}
 
 /// Name of the encoding in which this database keeps its texts. It never changes.
 pub fn database_encoding() -> String {

@@ -1,7 +1,7 @@
 //! What an executor process tells the others.
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use automation_core::places::Place;
+use automation_core::places::{self, Place};
 
 use super::{my_pid, my_proc_number, shared, wake};
 use crate::running::Running;
@@ -81,7 +81,7 @@ impl ExecutorSlot {
     /// The executor as the pool's decisions see it.
     pub fn place(&self) -> Place {
         Place {
-            owner: self.owner.load(Ordering::Acquire),
+            owner: places::asker(self.database.load(Ordering::Acquire), self.owner.load(Ordering::Acquire)),
             started_at: self.started_at.load(Ordering::Acquire),
             is_new: !self.has_begun.load(Ordering::Acquire),
             busy_since: Some(self.busy_since.load(Ordering::Acquire)).filter(|since| *since != 0),

@@ -9,6 +9,7 @@ use egress::{Outcome, Request, Share};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
+use super::processes;
 use super::registration;
 use super::txn::in_transaction;
 use crate::courier::{Answer, Policies, Record, Senders, Surroundings, prepare, record, record_interrupted};
@@ -151,8 +152,8 @@ impl Courier {
         let nothing = self.flights.is_empty() && self.unrecorded.is_empty() && self.look_at.is_none();
         let mut until = now + REST;
         if nothing {
-            // Where processes are few, an executor may be waiting for our place.
-            let wanted_elsewhere = self.slot.out_of_workers.load(Ordering::Acquire);
+            // Where processes are few, an executor may be waiting for our place, here or in another database.
+            let wanted_elsewhere = self.slot.out_of_workers.load(Ordering::Acquire) || processes::is_claimed(now);
             let rest = if wanted_elsewhere || skips("courier_rest") { SECOND } else { REST };
             if now - self.idle_since >= rest {
                 registration::exit(0);

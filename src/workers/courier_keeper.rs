@@ -2,14 +2,16 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use automation_core::places;
 use pgrx::pg_sys;
 
+use super::processes;
 use super::registration::{self, Handle, Process};
 use crate::gucs;
 use crate::shmem::DatabaseSlot;
 use crate::store::deliveries;
 
-/// How long to wait before starting another when one could not be started, or has just ended.
+/// How long to wait before starting another when one has just ended.
 const AGAIN: i64 = 500_000;
 
 pub struct CourierKeeper {
@@ -72,6 +74,11 @@ impl CourierKeeper {
                 return None;
             }
         }
+        let asker = places::asker(self.database.to_u32(), places::COURIER);
+        if !processes::may_start(asker, now) {
+            self.slot.courier_starved.store(true, Ordering::Release);
+            return Some(Duration::from_micros(processes::AGAIN as u64));
+        }
         self.slot.courier_stop.store(false, Ordering::Release);
         let process = Process {
             name: "automation_engine courier",
@@ -83,9 +90,10 @@ impl CourierKeeper {
         self.handle = registration::start(&process);
         self.slot.courier_starved.store(self.handle.is_none(), Ordering::Release);
         if self.handle.is_none() {
-            self.not_before = now + AGAIN;
-            return Some(Duration::from_micros(AGAIN as u64));
+            processes::make_room(asker, now);
+            return Some(Duration::from_micros(processes::AGAIN as u64));
         }
+        processes::started(asker);
         None
     }
 

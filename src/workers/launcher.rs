@@ -5,9 +5,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use automation_core::places;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
+use super::processes;
 use super::registration::{self, Handle, Process};
 use super::txn::in_transaction;
 use crate::error::EngineError;
@@ -105,7 +107,8 @@ impl Launcher {
         let mut wait = LOOK_EVERY;
         for slot in &shared().databases {
             if slot.database.load(Ordering::Acquire) != 0 && self.attend(slot, now) {
-                wait = RETRY;
+                let no_process = slot.state.load(Ordering::Acquire) == STATE_UNKNOWN && processes::is_claimed(now);
+                wait = wait.min(if no_process { SOON } else { RETRY });
             }
         }
         if !self.left_out.is_empty() && shared().has_room() {
@@ -173,6 +176,10 @@ impl Launcher {
         if slot.retry_at.load(Ordering::Acquire) > now {
             return true;
         }
+        let asker = places::asker(database, places::CONDUCTOR);
+        if !processes::may_start(asker, now) {
+            return true;
+        }
         slot.state.store(STATE_STARTING, Ordering::Release);
         let process = Process {
             name: "automation_engine conductor",
@@ -183,6 +190,7 @@ impl Launcher {
         };
         match registration::start(&process) {
             Some(handle) => {
+                processes::started(asker);
                 slot.out_of_workers.store(false, Ordering::Release);
                 if let Some(old) = self.handles.insert(database, handle) {
                     old.free();
@@ -191,7 +199,7 @@ impl Launcher {
             None => {
                 slot.state.store(STATE_UNKNOWN, Ordering::Release);
                 slot.out_of_workers.store(true, Ordering::Release);
-                slot.retry_at.store(now + SECOND, Ordering::Release);
+                processes::make_room(asker, now);
             }
         }
         true

@@ -7,6 +7,7 @@ pub mod executor;
 mod freeze;
 pub mod launcher;
 pub mod pool;
+pub mod processes;
 mod put_off;
 pub mod quiesce;
 pub mod registration;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use automation_core::places::{self, Answer, Place};
 use pgrx::pg_sys;
 
+use super::processes;
 use super::registration::{self, Handle, Process};
 use super::txn::in_transaction;
 use crate::pg::clock;
@@ -16,8 +17,7 @@ use crate::{gucs, janitor};
 
 /// How long all executors of an owner may be busy before it gets another.
 const PATIENCE: i64 = 20_000;
-/// How soon to try again while max_worker_processes is used up, for an owner without an executor and for one with.
-const NO_PROCESS_WAIT: i64 = 200_000;
+/// How soon to try again while max_worker_processes is used up, for an owner that has an executor.
 const NO_MORE_PROCESS_WAIT: i64 = 1_000_000;
 /// How often an owner that cannot log in is looked at again.
 const REFUSED_WAIT: i64 = 2_000_000;
@@ -199,13 +199,18 @@ impl Pool {
     fn start(&mut self, owner: pg_sys::Oid, has: usize, now: i64) -> Option<i64> {
         let (slots, places) = self.places();
         let others_lack = self.others_lack(owner.to_u32());
-        match places::ask(&places, owner.to_u32(), gucs::executors(), others_lack, now) {
+        let asker = places::asker(self.database.to_u32(), owner.to_u32());
+        match places::ask(&places, asker, gucs::executors(), others_lack, now) {
             Answer::Start => {}
             Answer::Wait => return Some(now + PATIENCE),
             Answer::Ask(index) => {
                 slots[index].ask_to_leave(now);
                 return Some(now + PATIENCE);
             }
+        }
+        if !processes::may_start(asker, now) {
+            self.note_out_of_workers(true);
+            return Some(now + if has > 0 { NO_MORE_PROCESS_WAIT } else { processes::AGAIN });
         }
         let started = shared().reserve_executor(self.database, owner, now).and_then(|place| {
             let process = Process {
@@ -226,9 +231,10 @@ impl Pool {
             if has > 0 {
                 return Some(now + NO_MORE_PROCESS_WAIT);
             }
-            self.free_a_process(owner, now);
-            return Some(now + NO_PROCESS_WAIT);
+            processes::make_room(asker, now);
+            return Some(now + processes::AGAIN);
         };
+        processes::started(asker);
         self.executors.insert(place, Started { handle, owner: owner.to_u32(), at: now });
         Some(now + PATIENCE)
     }
@@ -250,18 +256,6 @@ impl Pool {
     fn note_out_of_workers(&self, so: bool) {
         if let Some(home) = shared().database(self.database) {
             home.out_of_workers.store(so, Ordering::Release);
-        }
-    }
-
-    /// Called when no process can be started for an owner without an executor. Ends an executor that another owner has beyond
-    /// its first and that did not leave when asked; the batch of the ended executor is rolled back and stays queued. If
-    /// there is none, asks such an executor to leave after its batch.
-    fn free_a_process(&self, owner: pg_sys::Oid, now: i64) {
-        let (slots, places) = self.places();
-        if let Some(index) = places::take_back(&places, owner.to_u32(), now) {
-            registration::terminate(slots[index].pid.load(Ordering::Acquire));
-        } else if let Some(index) = places::make_room(&places, owner.to_u32(), now) {
-            slots[index].ask_to_leave(now);
         }
     }
 

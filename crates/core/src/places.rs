@@ -5,14 +5,44 @@
 //! longer counts against the limit, so the owner that waits for it gets an executor beside it. The process itself
 //! leaves when its batch ends. An owner with a written-off executor gets no further one, so it never has more processes
 //! than the limit, and all owners together at most the limit plus one limit per owner that does not come back.
+//!
+//! The worker processes of the server are fewer than all databases together may want. Where none is left, the same rules
+//! choose among the executors of all databases the one that makes room, and the process that becomes free is kept for the
+//! asker that it was freed for: the owner that has just lost an executor would be the first to take it back.
 
 /// How long, in microseconds, an executor may take to leave after it was asked before it is written off.
 pub const LATE: i64 = 1_000_000;
 
+/// An owner in a database, or whatever else a database needs a process for, as one number.
+pub fn asker(database: u32, role: u32) -> u64 {
+    u64::from(database) << 32 | u64::from(role)
+}
+
+/// What a database needs a process for, in place of an owner: no role has these oids.
+pub const CONDUCTOR: u32 = 0;
+pub const COURIER: u32 = u32::MAX;
+
+/// How long, in microseconds, a process that becomes free is kept for an asker that has not asked again.
+const KEPT: i64 = 2_000_000;
+
+/// The asker that the next free process is for, and when it last asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub by: u64,
+    pub at: i64,
+}
+
+/// May `asker` take the next free process, and ask others to make room for it?
+pub fn may_take(claim: Option<Claim>, asker: u64, now: i64) -> bool {
+    // A clock that was set back ends a claim.
+    claim.is_none_or(|claim| claim.by == asker || !(0..=KEPT).contains(&(now - claim.at)))
+}
+
 /// One executor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    pub owner: u32,
+    /// Its owner, in its database: see `asker`.
+    pub owner: u64,
     /// When the process came up.
     pub started_at: i64,
     /// It was started and has not begun a batch yet.
@@ -43,7 +73,7 @@ pub enum Answer {
 }
 
 /// May `owner` start an executor? `others_lack` says that another owner has work and no executor at all.
-pub fn ask(places: &[Place], owner: u32, limit: usize, others_lack: bool, now: i64) -> Answer {
+pub fn ask(places: &[Place], owner: u64, limit: usize, others_lack: bool, now: i64) -> Answer {
     let mut own = places.iter().filter(|place| place.owner == owner).peekable();
     let has_one = own.peek().is_some();
     if has_one && (others_lack || own.any(|place| place.asked_at.is_some())) {
@@ -62,14 +92,14 @@ pub fn ask(places: &[Place], owner: u32, limit: usize, others_lack: bool, now: i
 /// there the one whose batch began last, else the one that is there longest. Not a new one: two owners without an
 /// executor would send each other's home before it has done anything, for ever. None while one that was asked may yet
 /// leave.
-pub fn make_room(places: &[Place], owner: u32, now: i64) -> Option<usize> {
+pub fn make_room(places: &[Place], owner: u64, now: i64) -> Option<usize> {
     let asked = |place: &Place| place.asked_at.is_some();
     if places.iter().any(|place| asked(place) && !place.is_written_off(now)) {
         return None;
     }
     let staying =
         || places.iter().enumerate().filter(|(_, place)| place.owner != owner && !asked(place) && !place.is_new);
-    let share = |owner: u32| staying().filter(|(_, place)| place.owner == owner).count();
+    let share = |owner: u64| staying().filter(|(_, place)| place.owner == owner).count();
     let key = |place: &Place| {
         let share = share(place.owner);
         let order = if share > 1 { place.busy_since.unwrap_or(0) } else { -place.started_at };
@@ -80,7 +110,7 @@ pub fn make_room(places: &[Place], owner: u32, now: i64) -> Option<usize> {
 
 /// With no process to be had for `owner`, which has none: the written-off executor that is ended in the middle of its
 /// batch. Its owner has another one, so what it gives back is not lost to it; the one that began last loses least.
-pub fn take_back(places: &[Place], owner: u32, now: i64) -> Option<usize> {
+pub fn take_back(places: &[Place], owner: u64, now: i64) -> Option<usize> {
     let has_another = |place: &Place| places.iter().filter(|other| other.owner == place.owner).count() > 1;
     places
         .iter()
@@ -105,10 +135,10 @@ mod tests {
 
     const SECOND: i64 = 1_000_000;
     const HOUR: i64 = 3_600 * SECOND;
-    const MALLORY: u32 = 1;
-    const ALICE: u32 = 9;
+    const MALLORY: u64 = 1;
+    const ALICE: u64 = 9;
 
-    fn stuck(owner: u32, since: i64) -> Place {
+    fn stuck(owner: u64, since: i64) -> Place {
         Place { owner, started_at: since, busy_since: Some(since), ..Default::default() }
     }
 
@@ -121,7 +151,7 @@ mod tests {
 
     impl Hostile {
         /// Lets `owner` ask for an executor until it has started one, for at most `patience`.
-        fn gets_one(&mut self, owner: u32, limit: usize, patience: i64) -> bool {
+        fn gets_one(&mut self, owner: u64, limit: usize, patience: i64) -> bool {
             let end = self.now + patience;
             while self.now < end {
                 match ask(&self.places, owner, limit, false, self.now) {
@@ -137,7 +167,7 @@ mod tests {
             false
         }
 
-        fn of(&self, owner: u32) -> usize {
+        fn of(&self, owner: u64) -> usize {
             self.places.iter().filter(|place| place.owner == owner).count()
         }
     }
@@ -249,5 +279,63 @@ mod tests {
         assert_eq!(surplus(&[stuck(1, 5), idle, stuck(1, 3)], 2), [1]);
         assert_eq!(surplus(&[stuck(1, 5), idle, stuck(1, 3)], 1), [1, 2]);
         assert!(surplus(&[stuck(1, 5), Place { asked_at: Some(1), ..idle }], 1).is_empty());
+    }
+
+    #[test]
+    fn the_same_role_in_two_databases_is_two_owners() {
+        let askers = [asker(5, 10), asker(6, 10), asker(5, 11), asker(5, CONDUCTOR), asker(5, COURIER)];
+        let different: std::collections::HashSet<u64> = askers.into_iter().collect();
+        assert_eq!(different.len(), askers.len());
+        let places = [stuck(asker(5, 10), 0), stuck(asker(5, 10), 3), stuck(asker(6, 10), 1)];
+        assert_eq!(make_room(&places, asker(7, 10), 100), Some(1));
+        // A conductor or a courier has no executors: any may make room for it.
+        assert_eq!(make_room(&places[..1], asker(5, COURIER), 100), Some(0));
+    }
+
+    #[test]
+    fn a_process_that_was_freed_is_kept_for_its_asker() {
+        let claim = Some(Claim { by: ALICE, at: 10 * SECOND });
+        assert!(may_take(None, MALLORY, 0));
+        assert!(may_take(claim, ALICE, 10 * SECOND) && !may_take(claim, MALLORY, 10 * SECOND));
+        assert!(!may_take(claim, MALLORY, 12 * SECOND), "its asker may yet come back");
+        assert!(may_take(claim, MALLORY, 12 * SECOND + 1));
+        assert!(may_take(claim, MALLORY, 9 * SECOND), "the clock was set back");
+    }
+
+    /// The owners of two databases and a server with fewer processes than owners.
+    #[test]
+    fn databases_that_take_turns_all_get_on() {
+        for processes in 1..=3 {
+            let owners: Vec<u64> = (0..4).map(|n| asker(1 + n / 2, 100 + n)).collect();
+            let (mut places, mut now, mut claim): (Vec<Place>, i64, Option<Claim>) = (Vec::new(), 0, None);
+            let mut batches = std::collections::HashMap::<u64, u32>::new();
+            for _ in 0..3_000 {
+                // Each turn is a batch of every executor that is up; those that were asked leave after it.
+                places.retain(|place| place.asked_at.is_none() || place.is_new);
+                for place in &mut places {
+                    *batches.entry(place.owner).or_default() += 1;
+                    place.is_new = false;
+                    place.busy_since = Some(now);
+                }
+                for owner in &owners {
+                    if places.iter().any(|place| place.owner == *owner) || !may_take(claim, *owner, now) {
+                        continue;
+                    }
+                    if places.len() < processes {
+                        places.push(Place { owner: *owner, started_at: now, is_new: true, ..Default::default() });
+                        claim = None;
+                        continue;
+                    }
+                    claim = Some(Claim { by: *owner, at: now });
+                    if let Some(index) = make_room(&places, *owner, now) {
+                        places[index].asked_at = Some(now);
+                    }
+                }
+                now += SECOND / 50;
+            }
+            for owner in &owners {
+                assert!(batches.get(owner).is_some_and(|done| *done > 300), "{processes} processes: {batches:?}");
+            }
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use crate::gucs;
 use crate::pg::catch::PgError;
@@ -29,6 +30,11 @@ const STAT_BYTES: i64 = 1 << 20;
 /// How often, in microseconds, the history is searched for runs that their automation does not want to keep.
 const TIDY_INTERVAL: i64 = 60 * INTERVAL;
 
+/// How often statistics of the partitioned tables are looked at.
+const STATISTICS_INTERVAL: Duration = Duration::from_secs(3600);
+
+thread_local!(static STATISTICS: Cell<Option<Instant>> = const { Cell::new(None) });
+
 thread_local!(static TIDIED: Cell<i64> = const { Cell::new(i64::MIN / 2) });
 
 /// When the newest event, or the newest ended run, was recorded.
@@ -52,6 +58,12 @@ pub fn keep_house(trusted: bool) {
         drop_old(today);
         forget_old(today);
     }
+    chore("statistics", || {
+        if STATISTICS.get().is_none_or(|at| at.elapsed() >= STATISTICS_INTERVAL) {
+            partitions::TABLES.into_iter().for_each(partitions::gather_statistics);
+            STATISTICS.set(Some(Instant::now()));
+        }
+    });
     chore("counters", || {
         if stats::size() > STAT_BYTES {
             stats::fold();
@@ -211,7 +223,7 @@ const RETENTION: [&str; 4] =
     ["retention of event", "retention of run_history", "retention of delivery", "retention of delivery_attempt"];
 
 /// The chores that status() can name, each by its bit in shared memory; the last one stands for all others.
-const KNOWN: [&str; 28] = [
+const KNOWN: [&str; 30] = [
     PARTITIONS[0],
     PARTITIONS[1],
     PARTITIONS[2],
@@ -227,6 +239,7 @@ const KNOWN: [&str; 28] = [
     "dedup keys",
     "signals",
     "ticks",
+    "retries",
     "numbers",
     "bulk jobs",
     "owners",
@@ -239,6 +252,7 @@ const KNOWN: [&str; 28] = [
     "definitions",
     "routed events",
     "clock",
+    "statistics",
     "another chore",
 ];
 

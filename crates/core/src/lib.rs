@@ -22,6 +22,7 @@ pub mod places;
 pub mod program;
 pub mod schedule;
 pub mod sharing;
+pub mod statistics;
 pub mod steady;
 pub mod suggest;
 pub mod suspicion;

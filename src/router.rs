@@ -8,6 +8,7 @@ mod held;
 mod holds;
 mod lanes;
 mod matching;
+mod orders;
 mod slow;
 mod storm;
 mod subscribers;
@@ -19,7 +20,7 @@ use std::collections::HashMap;
 
 use automation_core::definition::{Mode, Ordering};
 use automation_core::expr::{Budget, Expr};
-use automation_core::gate::{Code, key};
+use automation_core::gate::key;
 use automation_core::topic::Ears;
 use pgrx::pg_sys;
 
@@ -37,15 +38,14 @@ use crate::store::dispatches::{self, NewDispatch, Reason};
 use crate::store::event_ids;
 use crate::store::events::{Event, Op};
 use crate::store::gates::{self, Refused};
-use crate::store::history::{EndedRun, Ending};
+use crate::store::history::EndedRun;
 use crate::store::log::{self, Entry};
 use crate::store::router::{self as cursor_store, Cursor, Late, Moment, Stretch, Use};
 use crate::store::stats::{self, Counts};
-use crate::store::wakes::Waiter;
 use crate::tenant_view::TenantColumns;
 use crate::{gucs, store};
 pub use definitions::compile_stored;
-use definitions::{Active, Definitions};
+use definitions::Active;
 pub use held::changed;
 use holds::Holds;
 pub use holds::key_of;
@@ -392,96 +392,6 @@ impl Plan {
         }
     }
 
-    /// start_run() wrote an order that names automation and run. The clock's orders name no run: theirs is queued already.
-    fn start(&mut self, definitions: &Definitions, event: &Event) {
-        let order: Option<serde_json::Value> = event.next.as_deref().and_then(|text| serde_json::from_str(text).ok());
-        let field = |name: &str| order.as_ref().and_then(|order| order.get(name)).and_then(serde_json::Value::as_i64);
-        let (Some(automation_id), Some(run_id)) = (field("automation_id"), field("run_id")) else { return };
-        let automation_id = automation_id as i32;
-        let version = field("version_id").unwrap_or_default() as i32;
-        let trigger_no = field("trigger_no").map_or(-1, |number| number as i16);
-        if let (Some(owner), true) = (field("owner"), event.depth <= gucs::max_chain_depth()) {
-            // The row of a bulk step belongs to a run under way: what becomes of it when the automation is paused, the
-            // executor decides as it does for that run.
-            let mut dispatch =
-                wakes::dispatch(of_bulk_step(run_id, owner, automation_id, version), Reason::Manual, None, self.now);
-            dispatch.event = Some((event.id, event.occurred_at));
-            (dispatch.trigger_no, dispatch.wait_no) = (trigger_no, None);
-            self.dispatches.push(dispatch);
-            self.started.push(run_id);
-            return;
-        }
-        match definitions.by_id(automation_id) {
-            Some(active)
-                if event.depth <= gucs::max_chain_depth() && !definitions.is_paused_for(automation_id, event) =>
-            {
-                let mut dispatch = self.dispatch(active, event, -1, Reason::Manual, Some(run_id));
-                // A run that is tried again keeps its version and its trigger; all rows of a backfill have the same.
-                if field("retry_of").is_some() || field("bulk").is_some() {
-                    dispatch.version_id = version;
-                    dispatch.trigger_no = trigger_no;
-                }
-                self.dispatches.push(dispatch);
-                self.started.push(run_id);
-            }
-            other => {
-                let owner = other.map_or(event.role, |active| active.owner);
-                let paused = definitions.is_paused_for(automation_id, event);
-                if let Some(active) = other.filter(|_| !paused) {
-                    self.cut(active, event, None, field("parent").is_some());
-                }
-                let reason = match other {
-                    None => "automation_not_active",
-                    Some(_) if paused => Code::TenantPaused.word(),
-                    Some(_) => "chain_too_deep",
-                };
-                // So that a request to cancel it does not stay behind.
-                self.started.push(run_id);
-                let ended = self.not_started(event, run_id, automation_id, version, owner, reason);
-                self.ended.push(EndedRun { parent: field("parent"), ..ended });
-            }
-        }
-    }
-
-    fn not_started(
-        &self,
-        event: &Event,
-        run_id: i64,
-        automation_id: i32,
-        version_id: i32,
-        owner: pg_sys::Oid,
-        reason: &'static str,
-    ) -> EndedRun {
-        EndedRun {
-            id: run_id,
-            event_id: event.id,
-            event_at: event.occurred_at,
-            started_at: self.now,
-            ended_at: self.now,
-            owner,
-            automation_id,
-            version_id,
-            trigger_no: -1,
-            attempt: 0,
-            depth: event.depth,
-            ending: Ending::Cancelled,
-            kind: event.kind.clone(),
-            entity_id: event.entity_id.clone(),
-            key: None,
-            tenant: event.tenant.clone(),
-            reason: Some(reason.to_owned()),
-            error: None,
-            steps: None,
-            parent: None,
-            output: None,
-            state: None,
-            mode_key: None,
-            live: None,
-            abandoned: Vec::new(),
-            item: crate::executor::item_of(event),
-        }
-    }
-
     fn write(mut self) -> (usize, Vec<pg_sys::Oid>) {
         self.settle_checks();
         slow::pause_stopped();
@@ -525,11 +435,6 @@ impl Plan {
 fn automation_freed(event: &Event) -> Option<i64> {
     let told: serde_json::Value = serde_json::from_str(event.next.as_deref()?).ok()?;
     told["automation_id"].as_i64()
-}
-
-/// The run of a row of a bulk step, as a dispatch names it.
-fn of_bulk_step(run_id: i64, owner: i64, automation_id: i32, version_id: i32) -> Waiter {
-    Waiter { run_id, wait_no: 0, owner: pg_sys::Oid::from(owner as u32), automation_id, version_id }
 }
 
 /// The run that ordered this one and waits for it.

@@ -23,7 +23,9 @@ pub struct RunScope<'a> {
     run: Value,
     trigger_id: String,
     trigger: OnceCell<Result<Value, Unreadable>>,
-    states: RefCell<HashMap<(String, String), (Value, OwnId)>>,
+    states: RefCell<HashMap<(String, String), Value>>,
+    /// The ids of entities as their events spell them; found out by reading the state, if that was read.
+    own_ids: RefCell<HashMap<(String, String), OwnId>>,
     /// The tenant that the run belongs to: of others it sees nothing.
     tenant: Option<String>,
     columns: TenantColumns,
@@ -38,6 +40,7 @@ impl<'a> RunScope<'a> {
             trigger_id: trigger.to_owned(),
             trigger: OnceCell::new(),
             states: RefCell::new(HashMap::new()),
+            own_ids: RefCell::new(HashMap::new()),
             tenant,
             columns: TenantColumns::default(),
         }
@@ -57,13 +60,18 @@ impl<'a> RunScope<'a> {
     /// Entities are to be read anew.
     pub fn forget(&self) {
         self.states.borrow_mut().clear();
+        self.own_ids.borrow_mut().clear();
     }
 
-    /// The entity's id as its events spell it. Reading the state has found it out already.
+    /// The entity's id as its events spell it. Reading the state has found it out already, at no statement of its own.
     pub fn own_id(&self, kind: &str, id: &str) -> OwnId {
         let key = (kind.to_owned(), id.to_owned());
-        let known = self.states.borrow().get(&key).map(|(_, id)| id.clone());
-        known.unwrap_or_else(|| read::own_id(kind, id))
+        if let Some(known) = self.own_ids.borrow().get(&key) {
+            return known.clone();
+        }
+        let own = read::own_id(kind, id);
+        self.own_ids.borrow_mut().insert(key, own.clone());
+        own
     }
 
     /// May the run's owner hear the event? A run hears no event of another tenant. Whether the rule that derived a topic
@@ -123,7 +131,7 @@ impl Scope for RunScope<'_> {
 
     fn state(&self, kind: &str, id: &str) -> Result<Value, ExprError> {
         let key = (kind.to_owned(), id.to_owned());
-        if let Some((known, _)) = self.states.borrow().get(&key) {
+        if let Some(known) = self.states.borrow().get(&key) {
             return Ok(known.clone());
         }
         let entity = read::entity(kind, id)
@@ -131,7 +139,8 @@ impl Scope for RunScope<'_> {
         let value = entity.state.map(|text| Value::from_json(&text)).transpose()?.unwrap_or_default();
         let visible = self.columns.may_see(self.tenant.as_deref(), kind, &value);
         let value = if visible { value } else { Value::Null };
-        self.states.borrow_mut().insert(key, (value.clone(), entity.id));
+        self.own_ids.borrow_mut().insert(key.clone(), entity.id);
+        self.states.borrow_mut().insert(key, value.clone());
         Ok(value)
     }
 

@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use egress::{HostPattern, Key, Policy, Request, Rule, Target, check_header, check_url, sign};
+use egress::{HostPattern, Key, Mask, Policy, Request, Rule, Target, check_header, check_url, sign};
 use pgrx::pg_sys;
 
 use super::surroundings::Surroundings;
@@ -61,7 +61,8 @@ pub fn prepare(
     let policy = policies.of(message.owner, surroundings);
     let target = check_url(&message.url, &policy).map_err(|blocked| NotReady::Blocked(blocked.to_string()))?;
     let body = message.body.clone().unwrap_or_default().into_bytes();
-    let mut headers = written_headers(message, &target, now)?;
+    let mut secrets = Vec::new();
+    let mut headers = written_headers(message, &target, now, &mut secrets)?;
     let has =
         |name: &str, headers: &[(String, String)]| headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
     if !body.is_empty() && !has("content-type", &headers) {
@@ -72,7 +73,7 @@ pub fn prepare(
     }
     let (id, timestamp) = (format!("msg_{}", message.message_id), (now + POSTGRES_EPOCH) / 1_000_000);
     let signature = match &message.secret {
-        Some(name) => Some(sign(&keys(message.owner, name, &target, now)?, &id, timestamp, &body)),
+        Some(name) => Some(sign(&keys(message.owner, name, &target, now, &mut secrets)?, &id, timestamp, &body)),
         None if surroundings.strict_signing => {
             return Err(NotReady::NoSecret(
                 "not signed: the step and its endpoint name no secret, and automation_engine.http_strict_signing is on"
@@ -91,11 +92,18 @@ pub fn prepare(
         body,
         timeout: Duration::from_millis(message.timeout_ms.max(1) as u64),
         policy,
+        mask: Mask::new(secrets.iter().map(Vec::as_slice)),
     })
 }
 
-/// The headers that the step and its endpoint ask for, secrets filled in.
-fn written_headers(message: &Message, target: &Target, now: Micros) -> Result<Vec<(String, String)>, NotReady> {
+/// The headers that the step and its endpoint ask for, secrets filled in. The values of those, and the ones before them,
+/// are noted in `secrets`: the receiver may know either, and is not to have them recorded.
+fn written_headers(
+    message: &Message,
+    target: &Target,
+    now: Micros,
+    secrets: &mut Vec<Vec<u8>>,
+) -> Result<Vec<(String, String)>, NotReady> {
     let Some(text) = &message.headers else { return Ok(Vec::new()) };
     let broken = || NotReady::Hopeless("the headers are not an object of texts".to_owned());
     let written: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).map_err(|_| broken())?;
@@ -104,8 +112,10 @@ fn written_headers(message: &Message, target: &Target, now: Micros) -> Result<Ve
         let value = match (&value, value.get("secret")) {
             (serde_json::Value::String(text), _) => text.clone(),
             (_, Some(serde_json::Value::String(secret))) => {
-                let value = opened(message.owner, secret, target, now)?.value;
-                String::from_utf8(value)
+                let opened = opened(message.owner, secret, target, now)?;
+                secrets.extend(opened.previous);
+                secrets.push(opened.value.clone());
+                String::from_utf8(opened.value)
                     .map_err(|_| NotReady::Hopeless(format!("secret \"{secret}\" is not text, as a header must be")))?
             }
             _ => return Err(broken()),
@@ -122,9 +132,16 @@ struct Opened {
     previous: Option<Vec<u8>>,
 }
 
-/// The keys that sign: the one that is valid, and for a while the one before.
-fn keys(owner: pg_sys::Oid, name: &str, target: &Target, now: Micros) -> Result<Vec<Key>, NotReady> {
+/// The keys that sign: the one that is valid, and for a while the one before. Their values are noted in `secrets`.
+fn keys(
+    owner: pg_sys::Oid,
+    name: &str,
+    target: &Target,
+    now: Micros,
+    secrets: &mut Vec<Vec<u8>>,
+) -> Result<Vec<Key>, NotReady> {
     let opened = opened(owner, name, target, now)?;
+    secrets.extend(std::iter::once(&opened.value).chain(&opened.previous).cloned());
     let key = |value: Vec<u8>| Key::from_secret(&String::from_utf8_lossy(&value));
     Ok(std::iter::once(opened.value).chain(opened.previous).map(key).collect())
 }

@@ -9,14 +9,14 @@ const MOST_HEAD_BYTES: usize = 32 * 1024;
 const MOST_HEADERS: usize = 100;
 /// Most bytes of a body that are read, and that are kept.
 const MOST_BODY_READ: usize = 1024 * 1024;
-const MOST_BODY_KEPT: usize = 64 * 1024;
+pub const MOST_BODY_KEPT: usize = 64 * 1024;
 
 /// What the receiver said.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Response {
     pub status: u16,
     pub retry_after: Option<String>,
-    /// The first 64 kB at most; less if the receiver stopped or dawdled.
+    /// As much as was to be kept; less if the receiver stopped or dawdled.
     pub body: Vec<u8>,
 }
 
@@ -73,8 +73,8 @@ struct Head {
 }
 
 /// Reads the answer. Once its head is there the outcome is known: what the receiver then does with the body, or does not
-/// do, changes only how much of it is kept.
-pub fn read_response(from: &mut impl Read, method: &str) -> Result<Response, ReadError> {
+/// do, changes only how much of it is kept, and no more than `kept` bytes are.
+pub fn read_response(from: &mut impl Read, method: &str, kept: usize) -> Result<Response, ReadError> {
     let mut reader = Reader { from, buffer: Vec::new(), ended: false };
     let mut heads = 0;
     let head = loop {
@@ -90,8 +90,8 @@ pub fn read_response(from: &mut impl Read, method: &str) -> Result<Response, Rea
     };
     let mut body = Vec::new();
     // An error ends the body, not the answer.
-    let _ = read_body(&mut reader, &head.framing, &mut body);
-    body.truncate(MOST_BODY_KEPT);
+    let _ = read_body(&mut reader, &head.framing, kept, &mut body);
+    body.truncate(kept);
     Ok(Response { status: head.status, retry_after: head.retry_after, body })
 }
 
@@ -180,12 +180,17 @@ fn parse_head(bytes: &[u8], method: &str) -> Result<Option<Head>, ReadError> {
     Ok(Some(Head { status, retry_after: value("retry-after"), framing, length }))
 }
 
-fn read_body<R: Read>(reader: &mut Reader<'_, R>, framing: &Framing, body: &mut Vec<u8>) -> io::Result<()> {
+fn read_body<R: Read>(
+    reader: &mut Reader<'_, R>,
+    framing: &Framing,
+    kept: usize,
+    body: &mut Vec<u8>,
+) -> io::Result<()> {
     match framing {
         Framing::Empty => Ok(()),
-        Framing::Length(length) => take(reader, *length, &mut 0, body).map(|_| ()),
-        Framing::UntilClose => take(reader, usize::MAX, &mut 0, body).map(|_| ()),
-        Framing::Chunked => read_chunks(reader, body),
+        Framing::Length(length) => take(reader, *length, &mut 0, kept, body).map(|_| ()),
+        Framing::UntilClose => take(reader, usize::MAX, &mut 0, kept, body).map(|_| ()),
+        Framing::Chunked => read_chunks(reader, kept, body),
     }
 }
 
@@ -194,6 +199,7 @@ fn take<R: Read>(
     reader: &mut Reader<'_, R>,
     mut length: usize,
     seen: &mut usize,
+    kept: usize,
     body: &mut Vec<u8>,
 ) -> io::Result<bool> {
     while length > 0 {
@@ -201,7 +207,7 @@ fn take<R: Read>(
             return Ok(false);
         }
         let piece = reader.buffer.len().min(length);
-        let keep = piece.min(MOST_BODY_KEPT.saturating_sub(body.len()));
+        let keep = piece.min(kept.saturating_sub(body.len()));
         body.extend_from_slice(&reader.buffer[..keep]);
         reader.buffer.drain(..piece);
         length -= piece;
@@ -213,7 +219,7 @@ fn take<R: Read>(
     Ok(true)
 }
 
-fn read_chunks<R: Read>(reader: &mut Reader<'_, R>, body: &mut Vec<u8>) -> io::Result<()> {
+fn read_chunks<R: Read>(reader: &mut Reader<'_, R>, kept: usize, body: &mut Vec<u8>) -> io::Result<()> {
     let mut seen = 0;
     loop {
         let Some(line) = reader.line(256)? else { return Ok(()) };
@@ -225,7 +231,7 @@ fn read_chunks<R: Read>(reader: &mut Reader<'_, R>, body: &mut Vec<u8>) -> io::R
             Some(length) => {
                 // A chunk costs its line too, so that empty promises do not go on for ever.
                 seen += line.len();
-                if !take(reader, length, &mut seen, body)? {
+                if !take(reader, length, &mut seen, kept, body)? {
                     return Ok(());
                 }
             }
@@ -242,7 +248,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Response, ReadError> {
-        read_response(&mut text.as_bytes(), "POST")
+        read_response(&mut text.as_bytes(), "POST", MOST_BODY_KEPT)
     }
 
     fn body(text: &str) -> String {
@@ -292,7 +298,7 @@ mod tests {
     fn little_of_a_long_body_is_kept() {
         let long = format!("HTTP/1.1 200 OK\r\n\r\n{}", "a".repeat(3_000_000));
         let mut rest = long.as_bytes();
-        let answer = read_response(&mut rest, "POST").expect("an answer");
+        let answer = read_response(&mut rest, "POST", MOST_BODY_KEPT).expect("an answer");
         assert_eq!(answer.body.len(), MOST_BODY_KEPT);
         assert!(rest.len() > 1_900_000, "read on: {} left", rest.len());
     }

@@ -12,7 +12,8 @@ use crate::address::check_addresses;
 use crate::blocked::Blocked;
 use crate::connect::{Failed, connect};
 use crate::deadline::{Deadline, Timed, is_timeout};
-use crate::http1::{ReadError, read_response, write_request};
+use crate::http1::{MOST_BODY_KEPT, ReadError, read_response, write_request};
+use crate::mask::Mask;
 use crate::policy::Policy;
 use crate::resolve::{Resolve, resolve};
 use crate::retry_after::retry_after;
@@ -30,6 +31,8 @@ pub struct Request {
     pub body: Vec<u8>,
     pub timeout: Duration,
     pub policy: Arc<Policy>,
+    /// The secrets in it, which no outcome shows.
+    pub mask: Mask,
 }
 
 /// How names are resolved and receivers believed.
@@ -54,8 +57,21 @@ pub enum Outcome {
     Unknown(String),
 }
 
-/// Sends one request and says what became of it. Never takes longer than the request's timeout.
+/// Sends one request and says what became of it, without the secrets in it. Never takes longer than the request's timeout.
 pub fn send(request: &Request, network: &Network) -> Outcome {
+    match attempt(request, network) {
+        Outcome::Answer { status, retry_after, body } => {
+            let mut body = request.mask.apply(&body);
+            body.truncate(MOST_BODY_KEPT);
+            Outcome::Answer { status, retry_after, body }
+        }
+        Outcome::Refused(blocked) => Outcome::Refused(blocked),
+        Outcome::NotSent(why) => Outcome::NotSent(request.mask.apply_text(&why)),
+        Outcome::Unknown(why) => Outcome::Unknown(request.mask.apply_text(&why)),
+    }
+}
+
+fn attempt(request: &Request, network: &Network) -> Outcome {
     let deadline = Deadline::after(request.timeout.min(LONGEST));
     let addresses = match request.target.literal() {
         Some(address) => Ok(vec![address]),
@@ -118,7 +134,8 @@ fn exchange(mut stream: impl Read + Write, request: &Request) -> Outcome {
     {
         return Outcome::Unknown("the receiver did not read the request in time".to_owned());
     }
-    match read_response(&mut stream, &request.method) {
+    // A value at the place where the answer is cut must be known as a whole to be masked.
+    match read_response(&mut stream, &request.method, MOST_BODY_KEPT + request.mask.margin()) {
         Ok(response) => Outcome::Answer {
             status: response.status,
             retry_after: response.retry_after.and_then(|value| retry_after(&value, seconds_since_1970())),

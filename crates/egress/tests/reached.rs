@@ -70,6 +70,7 @@ fn post(url: &str, policy: &Policy, addresses: Vec<IpAddr>) -> Option<Outcome> {
         body: Vec::new(),
         timeout: Duration::from_secs(2),
         policy: Arc::new(policy.clone()),
+        mask: egress::Mask::default(),
     };
     Some(send(&request, &network(addresses)))
 }

@@ -17,6 +17,7 @@ pub mod patience;
 pub mod post_office;
 mod process;
 pub mod receiver;
+mod search;
 mod shop;
 
 use std::time::Duration;

@@ -26,6 +26,14 @@ impl Received {
         self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
+    /// All of it, as a receiver says it that echoes what it gets: in clear, as JSON, as base64.
+    pub fn echo(&self) -> String {
+        let head: String = self.headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
+        let json: Vec<String> = self.headers.iter().map(|(name, value)| format!("{name:?}: {value:?}")).collect();
+        let all = format!("{}\n{head}\n{}", self.line, self.body);
+        format!("{all}\n{{{}}}\n{}", json.join(", "), STANDARD.encode(&all))
+    }
+
     /// What never changes for one message.
     #[track_caller]
     pub fn id(&self) -> &str {
@@ -56,6 +64,8 @@ impl Received {
 pub enum Reply {
     /// A status, and further header lines.
     Status(u16, &'static str),
+    /// A status and this body.
+    Says(u16, String),
     /// Nothing, until the other side goes away.
     Hang,
 }
@@ -123,6 +133,10 @@ fn attend(mut stream: TcpStream, seen: &Mutex<Vec<Received>>, reply: &dyn Fn(usi
     match reply(number, &received) {
         Reply::Status(status, headers) => {
             let answer = format!("HTTP/1.1 {status} Status\r\n{headers}Content-Length: 4\r\n\r\nsaid");
+            let _ = stream.write_all(answer.as_bytes());
+        }
+        Reply::Says(status, body) => {
+            let answer = format!("HTTP/1.1 {status} Status\r\nContent-Length: {}\r\n\r\n{body}", body.len());
             let _ = stream.write_all(answer.as_bytes());
         }
         Reply::Hang => {

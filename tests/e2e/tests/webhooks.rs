@@ -86,17 +86,9 @@ fn a_header_carries_a_secret_and_nothing_shows_it() {
     assert_eq!(message.header("authorization"), Some(canary));
     assert_eq!(message.header("x-kind"), Some("k"));
     db.wait_for_state("hello", "delivered", 1);
-    let dump = shared()
-        .run("pg_dump", &["-h", shared().socket_directory().to_str().expect("a path"), "-U", "postgres", db.name()]);
-    assert!(!dump.contains("canary-5f2b8a91c04d"));
-    // R000-38: a dump has no rows of the extension, so its relations are read one by one.
-    let shows = "SELECT c.oid::regclass::text FROM pg_class AS c
-                  WHERE c.relnamespace IN ('automation'::regnamespace, 'automation_internal'::regnamespace)
-                    AND c.relkind IN ('r', 'p', 'v')
-                    AND query_to_xml('SELECT * FROM ' || c.oid::regclass, true, false, '')::text LIKE '%canary-5f2b8a91c04d%'";
-    assert_eq!(db.column(shows), [""; 0]);
-    let shown = shows.replace("canary-5f2b8a91c04d", "127.0.0.1");
-    assert!(!db.column(&shown).is_empty(), "the search finds nothing at all");
+    // R000-38: the name of the header is found by the same search.
+    assert!(db.relations_with("X-Kind").iter().any(|relation| relation.starts_with("automation_internal.delivery")));
+    assert_eq!(db.relations_with("canary-5f2b8a91c04d"), Vec::<String>::new());
     // Bound to another host it is not sent, and the message says why.
     db.execute(&format!("SELECT automation.set_secret('token', '{canary}', host => 'example.com', owner => 'poster')"));
     db.write_letters("hello", 1);

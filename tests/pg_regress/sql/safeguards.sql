@@ -98,12 +98,12 @@ SELECT automation.drain() > 0 AS worked;
 SELECT * FROM shown;
 SELECT automation.drop_automation('s_busy');
 -- ... unless it feeds itself: twenty executions in five minutes that go back to itself (R002-12, R002-13)
-SELECT status FROM automation.define('s_short', trigger => automation.on_updated('s_item', filter => 'new.n < 9'),
+SELECT status FROM automation.define('s_tame', trigger => automation.on_updated('s_item', filter => 'new.n < 9'),
     steps => ARRAY[automation.sql($$ UPDATE item SET n = n + 1 WHERE id = {{ new.id }} $$)]);
 UPDATE item SET n = 1 WHERE id BETWEEN 1290 AND 1299;
 SELECT automation.drain() > 0 AS worked;
 SELECT * FROM state;
-SELECT automation.drop_automation('s_short');
+SELECT automation.drop_automation('s_tame');
 -- ... or feeds itself until the chain of causes is cut off: the next change does not do as many runs again
 SELECT status FROM automation.define('s_self', trigger => automation.on_updated('s_item'),
     steps => ARRAY[automation.sql($$ UPDATE item SET n = coalesce(n, 0) + 1 WHERE id = {{ new.id }} $$)]);

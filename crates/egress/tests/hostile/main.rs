@@ -79,6 +79,32 @@ fn a_good_receiver_is_heard() {
 }
 
 #[test]
+fn a_receiver_that_echoes_secrets_around_the_place_where_its_answer_is_cut() {
+    let secret = "canary-5f2b8a91c04d";
+    // The secret begins at each of the places around the cut, and once it is spelled as widely as it can be.
+    for (before, wide) in (65_536 - 24..65_536 + 4).map(|before| (before, false)).chain([(65_530, true)]) {
+        let echo = match wide {
+            true => secret.bytes().map(|byte| format!("\\u{byte:04x}")).collect(),
+            false => secret.to_owned(),
+        };
+        let receiver = Receiver::start(move |stream| {
+            drain_request(stream);
+            let said = format!("HTTP/1.1 200 OK\r\n\r\n{}{echo}{}", ".".repeat(before), "-".repeat(1000));
+            let _ = stream.write_all(said.as_bytes());
+        });
+        let mut request = request(receiver.port, TIMEOUT);
+        request.headers.push(("Authorization".to_owned(), secret.to_owned()));
+        request.mask = egress::Mask::new([secret.as_bytes()]);
+        let outcome = egress::send(&request, &network(None));
+        let kept = body(&outcome);
+        assert_eq!(kept.len(), 65_536, "{before}");
+        let end = String::from_utf8_lossy(&kept[before.min(65_536)..]).into_owned();
+        let fine = end.starts_with("***") || "***".starts_with(&end);
+        assert!(fine, "{before}: {end}");
+    }
+}
+
+#[test]
 fn a_receiver_that_never_reads_or_answers() {
     assert!(is_unknown(&against(hang)));
 }

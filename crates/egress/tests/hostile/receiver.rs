@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use egress::{HostPattern, Network, Policy, Request, Rule, SystemNames, check_url, client_config};
+use egress::{HostPattern, Mask, Network, Policy, Request, Rule, SystemNames, check_url, client_config};
 
 pub struct Receiver {
     pub port: u16,
@@ -71,6 +71,7 @@ pub fn request_with(url: &str, policy: &Policy, timeout: Duration) -> Request {
         body: b"{\"hello\":1}".to_vec(),
         timeout,
         policy: Arc::new(policy.clone()),
+        mask: Mask::default(),
     }
 }
 

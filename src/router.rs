@@ -44,8 +44,8 @@ use crate::store::router::{self as cursor_store, Cursor, Late, Moment, Stretch, 
 use crate::store::stats::{self, Counts};
 use crate::tenant_view::TenantColumns;
 use crate::{gucs, store};
-pub use definitions::compile_stored;
 use definitions::Active;
+pub use definitions::compile_stored;
 pub use held::changed;
 use holds::Holds;
 pub use holds::key_of;

@@ -151,11 +151,11 @@ COMMENT ON FUNCTION automation.emit IS 'Publishes an event on a topic of your ow
 COMMENT ON FUNCTION automation.validate IS 'Lists everything that is wrong with a document, without saving it.';
 COMMENT ON FUNCTION automation.document IS 'The document of an automation as it is stored.';
 COMMENT ON FUNCTION automation.activate IS 'Starts a draft or paused automation.';
-COMMENT ON FUNCTION automation.resume IS 'Starts a paused automation again.';
-COMMENT ON FUNCTION automation.pause IS 'Stops an automation from starting runs; its on_pause says what becomes of those under way.';
+COMMENT ON FUNCTION automation.resume IS 'Starts a paused automation again; with tenant => ..., one that is paused for a tenant, for that tenant.';
+COMMENT ON FUNCTION automation.pause IS 'Stops an automation from starting runs, or with tenant => ... one without a tenant for that tenant; its on_pause says what becomes of runs under way.';
 COMMENT ON FUNCTION automation.revert_to_draft IS 'Makes a paused automation a draft again.';
 COMMENT ON FUNCTION automation.drop_automation IS 'Removes an automation; its history stays. Runs under way are cancelled, or go on to their end with runs => ''finish''.';
-COMMENT ON FUNCTION automation.start_run IS 'Starts a run by hand; it begins when this transaction has committed.';
+COMMENT ON FUNCTION automation.start_run IS 'Starts a run by hand, for a tenant if one is named; it begins when this transaction has committed.';
 COMMENT ON FUNCTION automation.start_with_event IS 'Starts a run as if an event had happened; the same event again within ten minutes is the same run.';
 COMMENT ON FUNCTION automation.cancel_run(bigint) IS 'Cancels a run that has not ended, with the runs it waits for; a statement that it executes is interrupted.';
 COMMENT ON FUNCTION automation.cancel_run(text) IS 'Cancels every run of yours that has not ended and for which a condition over run holds.';

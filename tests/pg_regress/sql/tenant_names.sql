@@ -1,4 +1,4 @@
--- Names of automations are unique within a tenant, and among the automations without one (seeds 002 and 004: each organisation
+-- Names of automations are unique within a tenant, and among the automations without one (R004-16: each organisation
 -- has rules of its own). A bare name that means several is refused, with the call to type; a run means its own tenant's.
 \set SHOW_CONTEXT never
 \pset format unaligned

@@ -36,8 +36,8 @@ pub struct Shared {
     pub claims_returned: AtomicU64,
     /// default_transaction_read_only in the configuration of the server, as the launcher has read it.
     pub read_only: AtomicBool,
-    /// Who waits for a worker process while max_worker_processes is used up, see src/workers/processes.rs, and since when
-    /// it was last heard of. 0 = none.
+    /// The asker for which the next free worker process is kept while max_worker_processes is used up, see
+    /// src/workers/processes.rs, 0 = none; and when it last asked.
     pub process_claimed_by: AtomicU64,
     pub process_claimed_at: AtomicI64,
     /// Runs that are being cancelled.

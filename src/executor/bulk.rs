@@ -39,7 +39,7 @@ pub fn takes_long(dispatch: &Dispatch) -> bool {
 pub fn tend(claimer: &mut Claimer, dispatch: &Dispatch) {
     let id = dispatch.run_id;
     if claimer.unsettled.contains(&(id, dispatch.wait_no)) {
-        // Earlier in this batch somebody else tended it: this order stays queued with the other.
+        // Earlier in this turn another executor held the job: this order stays queued with the first one.
         return;
     }
     // The rows that ended last have left orders to tend a job that has ended since: nothing is locked or written for them.

@@ -243,8 +243,8 @@ pub fn find(id: i64) -> Option<Job> {
 
 pub const LOCK: &str = "SELECT FROM automation_internal.bulk_job AS j WHERE j.id = $1 FOR UPDATE SKIP LOCKED";
 
-/// Locks a job unless somebody else tends it at the moment. Only what is read after the lock was taken is what the one who
-/// had it before has left.
+/// Locks a job unless another process tends it at the moment. The job is read after the lock was taken: an earlier snapshot
+/// would not have the last look of the process that held the lock before.
 pub fn lock(id: i64) -> Option<Job> {
     let locked = as_engine(|| execute(LOCK, &[id.into()])) > 0;
     locked.then(|| find(id))?

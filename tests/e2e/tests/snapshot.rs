@@ -67,6 +67,6 @@ fn a_held_snapshot_does_not_make_every_look_at_a_bulk_job_longer_r002_21() {
     db.wait_until("what was read is known", &format!("SELECT ({READ_FOR_JOBS}) > {rows}"));
     let read = db.number(READ_FOR_JOBS);
     println!("{} index entries read for each row of a job", read / rows);
-    assert!(read < 40 * rows, "{} index entries were read for each of {rows} rows", read / rows);
+    assert!(read < 20 * rows, "{} index entries were read for each of {rows} rows", read / rows);
     holder.execute("ROLLBACK");
 }

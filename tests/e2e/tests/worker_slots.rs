@@ -6,7 +6,7 @@ use std::time::Duration;
 use e2e::receiver::Receiver;
 use e2e::{Cluster, Database, Worker};
 
-/// Long before an executor that nobody asks leaves by itself, which is after a minute.
+/// An executor that is not asked to leave stays for a minute after its last work.
 const SOON: Duration = Duration::from_secs(20);
 
 /// A role with an automation whose steps take a tenth of a second.

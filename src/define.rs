@@ -365,7 +365,7 @@ fn in_users_words(template: &SqlTemplate, mut error: PgError) -> PgError {
     error
 }
 
-/// Values that are known only when the statement runs.
+/// The types of parameters whose values are known only when the statement runs.
 fn unknown_types(parameters: usize) -> Vec<OwnType> {
     vec![own_type(&Value::Null); parameters]
 }
@@ -432,7 +432,7 @@ pub fn define(mut json: serde_json::Value, run_as: Option<&str>, status: Option<
     };
     let run_as = run_as.map(str::to_owned).or(inner_owner);
     let owner = resolve_owner(run_as.as_deref())?;
-    // One that is there already keeps its owner, and is to work for that one.
+    // An automation that exists keeps its owner, so the document has to work with the rights of that owner.
     let text = |field: &str| json.get(field).and_then(serde_json::Value::as_str);
     let known = text("name").filter(|_| run_as.is_none()).and_then(|name| {
         let tenant = Some(text("tenant").unwrap_or_default());

@@ -88,7 +88,7 @@ impl EngineError {
             .hint("List the automations you may see with: SELECT name FROM automation.automations.")
     }
 
-    /// A name that several things have.
+    /// A name that several objects have.
     pub fn ambiguous(message: impl Into<String>) -> Self {
         Self::new(PgSqlErrorCode::ERRCODE_AMBIGUOUS_FUNCTION, message)
     }

@@ -42,13 +42,13 @@ pub fn newest_record() -> Option<i64> {
     as_engine(|| query_one(NEWEST, &[], |row| row.int8(1))).flatten()
 }
 
-// By their numbers, which have an index in each partition.
+// Found by the ids, which have an index in each partition.
 const NEWEST: &str = "
     SELECT GREATEST((SELECT e.occurred_at FROM automation_internal.event AS e ORDER BY e.id DESC LIMIT 1),
                     (SELECT h.recorded_at FROM automation_internal.run_history AS h ORDER BY h.id DESC LIMIT 1))";
 
-/// Does every chore that is due. Only by a clock that is `trusted` is anything dropped because it is old: what is dropped
-/// while the clock is years ahead for a moment is lost.
+/// Does every chore that is due. Rows are dropped as too old only if the clock is `trusted`: rows that were dropped while the
+/// clock was years ahead for a moment would be lost.
 pub fn keep_house(trusted: bool) {
     let today = clock::day(clock::now());
     for (place, table) in partitions::TABLES.into_iter().enumerate() {
@@ -96,7 +96,7 @@ pub fn keep_house(trusted: bool) {
     chore("grants on topics", topic_grants::forget_dropped);
 }
 
-/// Forgets what is past its retention, but for what is kept in partitions.
+/// Forgets rows that are past their retention, except those of partitioned tables.
 fn forget_old(today: i64) {
     chore("gates", || gates::prune(clock::now()));
     chore("dedup keys", || as_engine(|| execute(PRUNE_DEDUP, &[])));
@@ -193,8 +193,8 @@ pub fn sweep_all() -> usize {
     }
 }
 
-/// Learns the new names of roles that were renamed. Pauses the automations of roles that are gone, and cancels what those
-/// had queued or waiting.
+/// Learns the new names of roles that were renamed. Pauses the automations of roles that are gone, and cancels their
+/// runs that are queued or waiting.
 pub fn retire_dropped_owners() {
     owners::keep_names();
     let mut waiting = owners::retire_dropped();

@@ -331,7 +331,7 @@ fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, b
     (dispatches, owners, many)
 }
 
-/// Automations that an event, or a tenant's view of it, is for.
+/// Which automations an event, or a tenant's view of it, is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Audience {
     All,
@@ -355,7 +355,7 @@ struct Plan {
     privileges: Privileges,
     started: Vec<i64>,
     tenant_columns: TenantColumns,
-    /// Which automations the event under way is for, as it is.
+    /// Which automations the event, or the view of it, is for that is being matched.
     audience: Audience,
     holds: Holds,
     /// Filters that could not be evaluated: how often, and for which event last.

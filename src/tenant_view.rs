@@ -38,8 +38,8 @@ impl TenantColumns {
         Some((read(&event.prev).and_then(|prev| text_in(&prev, column)), event.tenant.clone()))
     }
 
-    /// A change as a tenant sees it, or what belongs to none; the event itself unless the change moves an entity from one
-    /// tenant to another. None if the tenant does not see it.
+    /// A change as `viewer` sees it: a tenant, or None for automations and runs without a tenant. The event itself unless the
+    /// change moves an entity from one tenant to another. None if the viewer does not see it.
     pub fn seen_by(&self, viewer: Option<&str>, event: &Rc<Event>) -> Option<Rc<Event>> {
         let Some((viewer, (from, to))) = viewer.and_then(|viewer| Some((viewer, self.move_of(event)?))) else {
             return Some(event.clone());
@@ -59,7 +59,7 @@ impl TenantColumns {
         Rc::new(Event { tenant: text_in(&next, column), ..Event::clone(&event) })
     }
 
-    /// The views of an update that moves an entity: that of the tenant it leaves, and that of the one it comes to.
+    /// The views of an update that moves an entity: that of the tenant it leaves, and that of the tenant it comes to.
     pub fn views(&self, event: &Event) -> Option<[Event; 2]> {
         let (from, to) = self.move_of(event)?;
         (from != to).then(|| [left(event, from), came(event)])

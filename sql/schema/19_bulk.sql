@@ -46,7 +46,7 @@ CREATE INDEX bulk_job_automation_id_idx ON automation_internal.bulk_job (automat
 CREATE INDEX bulk_job_finished_at_idx ON automation_internal.bulk_job (finished_at) WHERE finished_at IS NOT NULL;
 
 -- A look at a job adds a row and deletes that of the look before, so that every snapshot has one row for each job. A row
--- that were updated instead would leave its dead versions in the way of the next look for as long as any session holds an
+-- that is updated instead would leave its dead versions in the way of the next look for as long as any session holds an
 -- old snapshot; the latest row is found from the end of the index, without passing those of earlier looks.
 CREATE TABLE automation_internal.bulk_look (
     job_id      bigint           NOT NULL,
@@ -60,7 +60,7 @@ CREATE TABLE automation_internal.bulk_look (
     waiting     bigint           NOT NULL,
     next_at     timestamptz,
     wake_at     timestamptz,
-    -- how many had ended when the speed was last measured
+    -- how many rows had ended when the speed was last measured
     counted     bigint           NOT NULL,
     counted_at  timestamptz,
     speed       double precision,
@@ -98,7 +98,7 @@ CREATE INDEX bulk_outcome_returned_idx ON automation_internal.bulk_outcome (job_
 -- Column order is known to src/store/bulk.rs.
 CREATE TABLE automation_internal.bulk_tally (
     job_id     bigint NOT NULL,
-    -- the transaction that added it
+    -- the transaction that added the tally
     xid        xid8   NOT NULL,
     completed  bigint NOT NULL,
     failed     bigint NOT NULL,
@@ -109,7 +109,7 @@ CREATE TABLE automation_internal.bulk_tally (
     error      json
 );
 COMMENT ON TABLE automation_internal.bulk_tally IS 'What each batch of runs adds to the counters of a job, until whoever tends the job takes it in.';
--- whoever tends the job reads from the transactions on that the last look did not see
+-- a look reads the tallies of transactions that the look before did not see
 CREATE INDEX bulk_tally_job_id_xid_idx ON automation_internal.bulk_tally (job_id, xid);
 
 CREATE VIEW automation.progress WITH (security_barrier) AS
@@ -177,7 +177,7 @@ SELECT p.job,
                                     pg_catalog.sum(y.returned)::bigint AS returned
                                FROM automation_internal.bulk_tally AS y
                               WHERE y.job_id = j.id
-                                -- what is older is in the counters
+                                -- tallies of older transactions are in the counters
                                 AND y.xid >= pg_catalog.pg_snapshot_xmin(k.seen)) AS t ON true
          WHERE pg_catalog.pg_has_role(j.owner, 'USAGE')) AS p
  ORDER BY p.job DESC;

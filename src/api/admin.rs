@@ -188,7 +188,7 @@ fn stop_workers() -> Result<bool, ErrorReport> {
     Ok(true)
 }
 
-/// Rust's texts are UTF-8, and so are the engine's: what it reads, computes and writes keeps all letters only if the server's are too.
+/// The engine's texts are Rust's, which are UTF-8: letters outside ASCII survive only in a database whose texts are UTF-8 too.
 fn check_encoding() -> EngineResult<()> {
     let encoding = names::database_encoding();
     let dump = match encoding.as_str() {

@@ -163,7 +163,7 @@ fn document(name: Option<&str>, tenant: default!(Option<&str>, "NULL")) -> Resul
         .or_report()
 }
 
-/// What the functions that change a status answer.
+/// The row that the functions that change a status return.
 type Answer = TableIterator<
     'static,
     (name!(ok, bool), name!(applied, Option<String>), name!(reason, Option<String>), name!(message, Option<String>)),
@@ -287,7 +287,8 @@ impl From<Refusal> for NotDone {
 }
 
 /// An automation of a role whose rights the caller has, locked until this transaction ends. Looked at before it is
-/// locked: a caller without the owner's rights must not hold the lock, nor wait for it.
+/// locked: a caller without the owner's rights must not hold the lock, nor wait for it. With `shared`, a tenant without an
+/// automation of that name means the automation without a tenant.
 fn lock_visible(named: &Named<'_>, shared: bool) -> EngineResult<Option<Automation>> {
     let found = if shared { named.found_for_tenant()? } else { named.found()? };
     let Some(found) = found else { return Ok(None) };
@@ -338,7 +339,7 @@ pub fn tell(known: &Automation, from: Status, to: Status, action: &str) {
     match to {
         Status::Active => {
             gates::forget_failures(known.id);
-            // A person has seen what there was; it is not held against what comes.
+            // The person who activates has seen the executions so far: they do not count any more.
             gates::forget_executions(known.id);
             go_on(known.id);
             // One that cannot be read is left out by the router as well, which says so.
@@ -383,7 +384,7 @@ fn triggers_are_valid(known: &Automation, document: &serde_json::Value) -> Engin
     }
 }
 
-/// What a pause has stopped goes on.
+/// Bulk jobs and runs that a pause has stopped go on.
 pub fn go_on(automation_id: i32) {
     super::bulk::go_on(automation_id);
     thaw(automation_id);

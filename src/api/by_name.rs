@@ -1,5 +1,5 @@
-//! From the name that a call gives to the automation it means. Automations of roles whose rights the caller has not do not
-//! exist for the caller: they neither answer to a name nor make it ambiguous.
+//! From the name that a call gives to the automation it means. Automations of roles whose rights the caller lacks do not exist
+//! for the caller: they neither answer to a name nor make it ambiguous.
 use automation_core::by_name::{Asker, Meant, call, meant, told};
 
 use crate::context;
@@ -34,7 +34,7 @@ impl Named<'_> {
         self.found_for_tenant()?.ok_or_else(|| self.unknown())
     }
 
-    /// The same; None if there is neither.
+    /// The same; None if there is neither of the two.
     pub fn found_for_tenant(&self) -> EngineResult<Option<Automation>> {
         match self.found()? {
             Some(found) => Ok(Some(found)),
@@ -42,7 +42,7 @@ impl Named<'_> {
         }
     }
 
-    /// None if there is no such automation; an error if the name means several.
+    /// The automation that is meant, None if there is none; an error if the name means several.
     pub fn found(&self) -> EngineResult<Option<Automation>> {
         let mut known = self.visible();
         let tenants: Vec<Option<&str>> = known.iter().map(|known| known.tenant.as_deref()).collect();

@@ -53,7 +53,7 @@ fn start(named: &Named<'_>, given: &Json) -> EngineResult<i64> {
     let name = known.name.as_str();
     let tenant = known.tenant.as_deref().or(named.tenant.filter(|tenant| !tenant.is_empty()));
     let event = Rc::new(made_up(name, given, tenant)?);
-    // An update that moves the entity to another tenant is a deletion or a creation for the automation's own.
+    // An update that moves the entity to another tenant is a deletion or a creation for the automation's tenant.
     let columns = TenantColumns::default();
     let event = columns.seen_by(known.tenant.as_deref(), &columns.of_new_values(event)).ok_or_else(|| {
         EngineError::invalid(format!("automation \"{name}\" does not see this event"))

@@ -104,8 +104,8 @@ fn tenant_of(automation: i32) -> Option<String> {
     automations::find(automation)?.tenant
 }
 
-/// Takes up a failed run again, on its own version: where it failed, or from a step. One run repeats another: a second
-/// retry is refused, whatever became of the first, unless that took no step. Returns the new run.
+/// Takes up a failed run again, on its own version: where it failed, or from a step. A run is repeated once: a second
+/// retry is refused, whatever became of the first, unless the first took no step. Returns the new run.
 #[pg_extern]
 fn retry_run(id: Option<i64>, from_step: default!(Option<&str>, "NULL")) -> Result<i64, ErrorReport> {
     id.ok_or_else(|| EngineError::null_argument("id")).and_then(|id| again(id, from_step, false)).or_report()
@@ -158,7 +158,7 @@ fn check_place(id: i64, run: &FailedRun, step: &str) -> EngineResult<()> {
     }
 }
 
-/// Notes that a run repeats another, unless one does that already.
+/// Notes that run `run_id` repeats run `id`, unless another run does so already.
 fn claim_retry(id: i64, run: &FailedRun, run_id: i64, what: &str) -> EngineResult<()> {
     retries::give_way(id);
     if retries::note(run_id, id) {
@@ -178,7 +178,7 @@ fn claim_retry(id: i64, run: &FailedRun, run_id: i64, what: &str) -> EngineResul
                 _ => format!("SELECT automation.retry_run({other}) begins that one again at its first step."),
             })
         }
-        // Its retry was taken back while this session waited for it.
+        // The other session rolled its retry back while this one waited for it.
         None => EngineError::try_again(format!("run {id} is being retried by another session")),
     })
 }

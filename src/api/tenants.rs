@@ -1,4 +1,4 @@
-//! Pausing an automation that is for all tenants for one of them, and starting it again.
+//! Pausing an automation without a tenant for one tenant, and starting it again.
 use automation_core::lifecycle::Status;
 
 use super::automations::{announce, go_on};
@@ -9,7 +9,7 @@ use crate::pg::{identity, names};
 use crate::store::automations::Automation;
 use crate::store::{gates, tenant_pauses};
 
-/// What was done about a tenant, as the functions that change a status say it.
+/// Pauses or resumes the automation for a tenant. Returns the word by which the functions that change a status tell what was done.
 pub fn transition(known: &Automation, tenant: &str, to: Status) -> EngineResult<&'static str> {
     if known.status != Status::Active.word() {
         return Err(EngineError::wrong_state(format!(
@@ -36,7 +36,7 @@ pub fn transition(known: &Automation, tenant: &str, to: Status) -> EngineResult<
     Ok("recorded")
 }
 
-/// True if it was not paused for the tenant before.
+/// Pauses the automation for a tenant. True if it was not paused for that tenant before.
 fn pause(known: &Automation, tenant: &str, user: &str) -> bool {
     if tenant_pauses::is_paused(known.id, Some(tenant)) {
         return false;
@@ -50,7 +50,7 @@ fn pause(known: &Automation, tenant: &str, user: &str) -> bool {
     true
 }
 
-/// Starts an automation again for a tenant, or for all for which it is paused. True if there was any.
+/// Starts the automation again for a tenant, or for all tenants for which it is paused. True if it was paused for any of them.
 pub fn resume(known: &Automation, tenant: Option<&str>) -> bool {
     let resumed = tenant_pauses::remove(known.id, tenant);
     for tenant in &resumed {
@@ -65,7 +65,7 @@ pub fn resume(known: &Automation, tenant: Option<&str>) -> bool {
     !resumed.is_empty()
 }
 
-/// What remains to be said and done when an automation was paused for a tenant: an event of that tenant, and no more holds.
+/// Publishes an event of the tenant for which an automation was paused, and ends the holds of that tenant.
 pub fn tell_paused(known: &Automation, tenant: &str, actor: &str) {
     let told = serde_json::json!({ "from": "active", "to": "paused", "by": actor, "tenant": tenant });
     announce(&for_tenant(known, tenant), "automation.paused", told);

@@ -251,7 +251,7 @@ fn check_kind(kind: &str, relation: pg_sys::Oid) -> EngineResult<()> {
     }
 }
 
-/// How to give the kind of a table to the one that has taken over its name, as when a table is rebuilt and then exchanged by
+/// How to give the kind of a table to the table that has taken over its name, as when a table is rebuilt and then exchanged by
 /// renaming. None if the table still has the name under which it was watched.
 fn to_move(kind: &str, holder: pg_sys::Oid, table: &str, wanted: pg_sys::Oid) -> Option<String> {
     let wanted = names::relation_name(wanted)?;

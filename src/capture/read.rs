@@ -57,7 +57,7 @@ pub fn entity(kind: &str, id: &str) -> EngineResult<Entity> {
     }
 }
 
-/// The id alone, for an entity that was not read: its condition may have been decided without it, or reading may be refused.
+/// The id alone, for an entity that was not read: a condition may be decided without reading it, or reading may be refused.
 pub fn own_id(kind: &str, id: &str) -> OwnId {
     match kinds::find(kind) {
         None => OwnId { is_only: false, ..OwnId::as_given(id) },
@@ -91,7 +91,7 @@ fn read_row(kind: &Kind, id: &str) -> Result<Entity, PgError> {
         let state = outcome.rows.into_iter().next().map(|row| String::from_utf8_lossy(&row).into_owned());
         let columns = key_types(kind)?;
         let mut id = spelled(&columns, &values)?;
-        // Of a key with several texts the row itself says which one its events have.
+        // If equal keys have several texts, the row itself says which one its events have.
         if columns.iter().any(|column| !column.has_one_text)
             && let Some(own) = state.as_deref().and_then(|row| id_in(kind, row))
         {
@@ -111,7 +111,7 @@ fn key_types(kind: &Kind) -> Result<Vec<KeyType>, PgError> {
     types.ok_or_else(|| PgError::new("42703", "a column of the key is gone"))
 }
 
-/// The id that the values are when they are cast to the types of the key's columns. An error if they cannot be.
+/// The id that the values spell after a cast to the types of the key's columns. An error if they cannot be cast.
 fn spelled(columns: &[KeyType], values: &[Option<CString>]) -> Result<OwnId, PgError> {
     let is_only = columns.iter().all(|column| column.has_one_spelling);
     let text = match (columns, values) {

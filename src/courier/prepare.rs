@@ -96,8 +96,8 @@ pub fn prepare(
     })
 }
 
-/// The headers that the step and its endpoint ask for, secrets filled in. The values of those, and the ones before them,
-/// are noted in `secrets`: the receiver may know either, and is not to have them recorded.
+/// The headers that the step and its endpoint ask for, secrets filled in. The values of these secrets, and their
+/// previous values, are noted in `secrets`: the receiver may know both, and neither may be recorded with its answer.
 fn written_headers(
     message: &Message,
     target: &Target,

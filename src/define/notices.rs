@@ -25,8 +25,8 @@ pub fn missing_automations(own: &str, program: &Program) -> Vec<String> {
     missing
 }
 
-/// Is there an automation of that name that runs of this tenant can start? Runs of no tenant, or of any, can start one of
-/// each.
+/// Is there an automation of that name that runs of this tenant can start? An automation without a tenant has runs of all
+/// tenants, which can start the automation of any tenant.
 fn may_be_run(name: &str, tenant: Option<&str>) -> bool {
     let user = identity::current_user();
     let mut known = automations::of_name(name).into_iter().filter(|found| identity::has_role(user, found.owner));

@@ -385,7 +385,7 @@ impl Batch {
                 || claimer.is_worker && running::is_wanted(dispatch.run_id);
             let late = self.failed || !self.done.is_empty() && clock::now() - begun > TIME_SLICE;
             if waits || late || tried.contains(&dispatch.id) || claimer.put_off.contains(&dispatch.id) {
-                // Whatever comes later with the same key must wait for this one.
+                // Later dispatches with the same key must wait for this one.
                 self.blocked.extend(dispatch.ordering_key);
                 self.undone.push(dispatch.id);
                 self.turn.blocked |= !late;
@@ -406,7 +406,7 @@ impl Batch {
                 outcomes.into_iter().for_each(|outcome| self.note(outcome));
             } else {
                 let outcome = match dispatch.reason {
-                    // The first look sees all that the others of the batch were ordered for.
+                    // The first look at a job sees all that the other orders to tend it in this batch are about.
                     Reason::Bulk if !tended.insert(dispatch.run_id) => Outcome::Stays,
                     Reason::Bulk => tend(claimer, dispatch),
                     Reason::Manual if cancelled.runs.contains(&dispatch.run_id) => {

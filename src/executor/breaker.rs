@@ -1,5 +1,5 @@
-//! The circuit breaker: an automation whose runs fail one after the other is paused. One that is for all tenants is paused for the
-//! tenant whose runs fail.
+//! The circuit breaker: an automation whose runs fail one after the other is paused. An automation without a tenant is
+//! paused for the tenant whose runs fail.
 use std::collections::BTreeMap;
 
 use automation_core::gate::apart;
@@ -38,7 +38,7 @@ pub fn hear(ended: &[EndedRun]) {
     }
 }
 
-/// The tenant that a run is counted with, if its automation is for all of them.
+/// The tenant that a run is counted with, if its automation has no tenant.
 fn counted_with(run: &EndedRun) -> Option<&str> {
     let version = versions::get(run.version_id).ok();
     let own = version.as_ref().and_then(|version| version.program.tenant.as_deref());
@@ -84,7 +84,7 @@ fn trip(breaker: Breaker, of: Counted<'_>, run: &EndedRun) {
     let message = error["message"].as_str().unwrap_or_default();
     let details = breaker.disable_details(instant(clock::engine_now()), run.id, message);
     let tenant = Some(of.tenant).filter(|tenant| !tenant.is_empty());
-    // Runs that were under way when it was paused may fail as well.
+    // Runs that were under way when the automation was paused for the tenant may fail as well.
     if tenant_pauses::is_paused(of.automation_id, tenant) {
         return;
     }

@@ -39,7 +39,7 @@ pub fn takes_long(dispatch: &Dispatch) -> bool {
 pub fn tend(claimer: &mut Claimer, dispatch: &Dispatch) {
     let id = dispatch.run_id;
     if claimer.unsettled.contains(&(id, dispatch.wait_no)) {
-        // Earlier in this turn another executor held the job: this order stays queued with the first one.
+        // Earlier in this turn another executor held the job: this order stays queued with the first order.
         return;
     }
     // The rows that ended last have left orders to tend a job that has ended since: nothing is locked or written for them.
@@ -49,7 +49,7 @@ pub fn tend(claimer: &mut Claimer, dispatch: &Dispatch) {
     }
     let Some(mut job) = bulk::lock(id) else {
         if bulk::find(id).is_some_and(|job| !job.state.is_over()) {
-            // Somebody tends it, and began before what we were called for.
+            // Another executor tends it, and began before the change that this order is about.
             claimer.unsettled.insert((id, dispatch.wait_no));
         }
         return;

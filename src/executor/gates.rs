@@ -204,13 +204,13 @@ fn lock_of(run: &Run, key: &str) -> i64 {
     hash(&[&run.automation_id.to_string(), key])
 }
 
-/// Takes the lock on the executions of an automation, or of a tenant if they are counted apart. The transaction that pauses the
-/// automation for the tenant holds it as well.
+/// Takes the lock on the executions of an automation, or of a tenant if tenants are counted apart. The transaction that pauses
+/// the automation for the tenant holds that lock as well.
 pub fn lock_executions(automation: i32, tenant: Option<&str>) -> bool {
     try_take(Sort::Executions, hash(&[&automation.to_string(), tenant.unwrap_or_default()]))
 }
 
-/// Pauses an automation, or only for a tenant, and tells so. False if the automation is not active, or another session is
+/// Pauses an automation, or only for a tenant, with an audit row and an event. False if the automation is not active, or another session is
 /// changing it.
 pub fn pause_by_system(actor: &str, automation: i32, tenant: Option<&str>, details: &serde_json::Value) -> bool {
     let details = apart::details(details.clone(), tenant);

@@ -509,7 +509,7 @@ pub fn drop_inactive(automation: i32, detail: &str) {
     drop_held(dwells::of_automation(automation), Code::HoldInactive.word(), Some(detail));
 }
 
-/// The automation is not active for a tenant any more.
+/// The automation is not active for a tenant any more: the holds of that tenant are over.
 pub fn drop_inactive_for(automation: i32, tenant: &str, detail: &str) {
     let held = dwells::of_automation(automation).into_iter();
     let held = held.filter(|dwell| dwell.event.tenant.as_deref() == Some(tenant));

@@ -7,8 +7,8 @@ use crate::pg::catch::PgError;
 use crate::store::dispatches;
 use crate::store::log::{self, Entry};
 
-/// Notes that a claimed dispatch could not be run for so long. A run that has not begun fails when that is longer than its
-/// automation's timeout; one that was woken has a timer for that. If `tell`, the log is told.
+/// Notes that a claimed dispatch could not be run for the time `waited`. A run that has not begun fails if that is longer than
+/// its automation's timeout; a run that was woken has a timer for its timeout. If `tell`, an entry goes to the log.
 pub fn put_off(claimer: &mut Claimer, dispatch_id: i64, waited: Duration, tell: bool, error: &PgError) {
     let Some(dispatch) = dispatches::one(claimer.owner, dispatch_id) else { return };
     versions::load(std::iter::once(dispatch.version_id));

@@ -86,7 +86,7 @@ pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome
     run.item = state.job;
     let mut live = live;
     if !live.active && version.program.on_pause == OnPause::Freeze {
-        // Whoever makes the automation active again must find the run on ice, or not put there at all.
+        // The session that makes the automation active again must find the run frozen, or the run must not be frozen at all.
         match automations::stays_as_it_is(live.automation_id, live.tenant.as_deref()) {
             Some(active) => live.active = active,
             None => {

@@ -46,7 +46,7 @@ pub fn of_dispatch(owner: pgrx::pg_sys::Oid, dispatch: &Dispatch, event: Option<
         entity_id: event.and_then(|event| event.entity_id.clone()),
         key: None,
         mode_key: None,
-        // The runs of a tenant's automation are that tenant's, also if the entity has gone over to another.
+        // The runs of a tenant's automation are that tenant's, also if the entity has gone over to another tenant.
         tenant: own.or_else(|| event.and_then(|event| event.tenant.clone())),
         item: bulk_item::of_order(&order),
     }
@@ -210,7 +210,7 @@ fn resume_point(version: &Version, order: &serde_json::Value) -> State {
     let before = order["state"].as_str().and_then(|text| serde_json::from_str(text).ok());
     let state = before.map_or_else(State::new, |state: State| state.to_try_again(&version.program));
     match order["from_step"].as_str() {
-        // retry_run() has tried it
+        // retry_run() has checked that the run can go on at this step
         Some(step) => state.clone().at(&version.program, step).unwrap_or(state),
         None => state,
     }

@@ -24,9 +24,9 @@ pub struct RunScope<'a> {
     trigger_id: String,
     trigger: OnceCell<Result<Value, Unreadable>>,
     states: RefCell<HashMap<(String, String), Value>>,
-    /// The ids of entities as their events spell them; found out by reading the state, if that was read.
+    /// The ids of entities as their events spell them; known from reading the state, if it was read.
     own_ids: RefCell<HashMap<(String, String), OwnId>>,
-    /// The tenant that the run belongs to: of others it sees nothing.
+    /// The tenant that the run belongs to: it sees no events and entities of other tenants.
     tenant: Option<String>,
     columns: TenantColumns,
 }
@@ -63,7 +63,7 @@ impl<'a> RunScope<'a> {
         self.own_ids.borrow_mut().clear();
     }
 
-    /// The entity's id as its events spell it. Reading the state has found it out already, at no statement of its own.
+    /// The entity's id as its events spell it. If the state was read, the id is known without another statement.
     pub fn own_id(&self, kind: &str, id: &str) -> OwnId {
         let key = (kind.to_owned(), id.to_owned());
         if let Some(known) = self.own_ids.borrow().get(&key) {

@@ -17,7 +17,7 @@ const CAPACITY: usize = 1000;
 pub struct Version {
     pub program: Program,
     pub search_path: CString,
-    /// The prepared statements of each step, made when the step first runs with values of such types.
+    /// The prepared statements of each step, made when the step first runs with values of their types.
     pub statements: Vec<RefCell<Vec<Rc<Statement>>>>,
 }
 

@@ -137,7 +137,7 @@ fn call_next(ended: &[&EndedRun]) {
     let (queued, others): (Vec<_>, Vec<_>) = keyed.partition(|(_, version, _)| queues(*version));
     let mut keys: Vec<(i32, String)> =
         queued.into_iter().map(|(automation, _, key)| (automation, key.to_owned())).collect();
-    // A run of a version that does not queue can have one of another version behind it.
+    // A run of a version that does not queue can have a run of another version behind it.
     keys.extend(live::with_followers(&others));
     keys.sort_unstable();
     keys.dedup();

@@ -19,8 +19,8 @@ pub fn now() -> Micros {
     now + crate::failpoint::clock_is_ahead_by()
 }
 
-/// Microseconds by a clock that only runs forward and that nobody can set; the same in all processes of a machine. For
-/// how long something has taken or is to wait, never for when it happened.
+/// Microseconds by a clock that only runs forward and cannot be set; the same in all processes of a machine. For durations
+/// and pauses, never for instants, and never to be compared with `now()`.
 pub fn passed() -> Micros {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes to the given place.

@@ -1,9 +1,10 @@
-//! Telling a run that crashed the server from one that was only there when something else did.
+//! Telling a run that crashed the server from a run that was only under way when something else did.
 //!
-//! An executor that tries a suspicious dispatch writes a file about it: which postmaster it has, and how it ended, which is
-//! "silent" until it can say otherwise. When a process dies, the postmaster sends SIGQUIT to all others; the one that died gets
-//! none. So an executor that is told to quit, or leaves in an orderly way, corrects the file, and the next process that tries the
-//! dispatch asks `automation_core::suspicion`. Everything in the signal handler is async-signal-safe.
+//! An executor that tries a suspicious dispatch writes a file about the attempt: under which postmaster, and how the
+//! process ended, which is "silent" until it can say otherwise. When a process dies, the postmaster sends SIGQUIT to all
+//! other processes. So an executor that is told to quit, or leaves in an orderly way, corrects the file, and the next
+//! process that tries the dispatch asks `automation_core::suspicion`. All calls of the signal handler are
+//! async-signal-safe.
 use std::ffi::c_int;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -62,8 +63,8 @@ pub fn attend_crashes() {
     unsafe { pg_sys::pqsignal(libc::SIGQUIT, Some(on_quit)) };
 }
 
-/// This process leaves in the middle of its work, and is able to say so. One that leaves because the postmaster is dead
-/// does not: the step may have killed it.
+/// This process leaves in the middle of its work, and is able to say so. A process that leaves because the postmaster is
+/// dead does not say so: the step may have killed the postmaster.
 pub fn leave() {
     // SAFETY: reads a process global; getppid() changes when the parent dies.
     let orphaned = unsafe { libc::getppid() != pg_sys::PostmasterPid };
@@ -72,8 +73,8 @@ pub fn leave() {
     }
 }
 
-/// From now on, until `protest_no_more`, this dispatch is what the process tries. `doubtful`: see `judge_last`. What cannot
-/// be written is not there, and then the attempt does not count.
+/// From now on, until `protest_no_more`, this dispatch is what the process tries. `doubtful`: see `judge_last`. If the
+/// file cannot be written, the attempt does not count.
 pub fn protest_for(dispatch: i64, doubtful: u32) {
     PROTESTING.store(false, Ordering::Release);
     let path = path_of(dispatch);
@@ -84,7 +85,7 @@ pub fn protest_for(dispatch: i64, doubtful: u32) {
         std::ptr::copy_nonoverlapping(path.as_ptr(), target, length);
         target.add(length).write(0);
     }
-    // Not flushed: a file that a power cut takes with it would only say that the attempt does not count.
+    // Not flushed: if a power cut takes the file with it, one doubtful end less is known, which seldom matters.
     let written =
         File::create(&path).and_then(|mut file| write!(file, "{} {} {doubtful}", char::from(SILENT), server()));
     if let Err(error) = written {
@@ -96,7 +97,7 @@ pub fn protest_for(dispatch: i64, doubtful: u32) {
 /// The dispatch that the process tried has ended, or was not tried.
 pub fn protest_no_more(dispatch: i64) {
     PROTESTING.store(false, Ordering::Release);
-    // Not there is as good.
+    // A file that is not there need not be removed.
     let _ = std::fs::remove_file(path_of(dispatch));
 }
 

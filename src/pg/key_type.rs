@@ -13,10 +13,10 @@ pub struct KeyType {
     /// The base type, if the column's is a domain: a comparison casts to it.
     base: pg_sys::Oid,
     encoding: Encoding,
-    /// Equal values have the same text, apart from the scale of a numeric and the blanks behind a char(n), which the core's
-    /// `wake_key` leaves out.
+    /// Equal values have the same text, apart from the scale of a numeric, the blanks behind a char(n) and the sign of a zero,
+    /// which the core's `wake_key` leaves out.
     pub has_one_spelling: bool,
-    /// Equal values have the same text without any exception.
+    /// Equal values have the same text, apart from the sign of a float's zero.
     pub has_one_text: bool,
 }
 
@@ -53,7 +53,7 @@ impl KeyType {
         let value = input(self.base, text)?;
         let _settings = self.settings();
         let mut out = Vec::new();
-        // A key that cannot be written is known as null is.
+        // A value that cannot be written stands in the id as null.
         Ok(match self.encoding.write(value, &mut out) {
             Ok(()) => String::from_utf8_lossy(&out).into_owned(),
             Err(_) => "null".to_owned(),

@@ -1,4 +1,4 @@
-//! The types of a statement's parameters: from their places in the statement where these ask for one, else from the values.
+//! The types of a statement's parameters: from their places in the statement where these ask for a type, else from the values.
 use std::ffi::CStr;
 
 use pgrx::pg_sys;
@@ -7,7 +7,7 @@ use super::catch::{PgError, catch};
 use super::raw::unguarded;
 use super::subtransaction::in_subtransaction;
 
-/// What a value can be bound as where its place in the statement asks for no type.
+/// The types as which a value can be bound where its place in the statement asks for none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnType {
     /// Where any type will do, as in `jsonb_build_object('n', {{ n }})`.
@@ -84,7 +84,7 @@ impl Search<'_> {
                 self.chosen[parameter] = choice;
                 match self.read() {
                     Ok(reading) => return Some(reading),
-                    // This one is settled, another place is not.
+                    // This parameter is settled; at another place the parser lacks a type.
                     Err(next) if is_about_types(&next) && next.position != error.position => {
                         if let Some(reading) = self.choose(&next) {
                             return Some(reading);
@@ -163,7 +163,7 @@ fn read(sql: &CStr, given: &[pg_sys::Oid]) -> Result<Reading, PgError> {
     Ok(reading)
 }
 
-/// The parameters that are, just so, columns of what a statement returns; counted from 0.
+/// The parameters that are, with nothing around them, columns of the result of a statement; counted from 0.
 unsafe fn result_parameters(statement: *mut pg_sys::Node) -> Vec<usize> {
     // SAFETY: nodes of a parse tree are read as what their tags say; the lists belong to the tree.
     unsafe {

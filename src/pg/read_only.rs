@@ -57,7 +57,7 @@ pub fn frozen() -> Option<Level> {
     on.then_some(level)
 }
 
-/// Has the role the setting on, here or in every database?
+/// Has the role the setting on, in this database or in every database?
 pub fn of_role(role: pg_sys::Oid) -> bool {
     stored(my_database(), role).or_else(|| stored(pg_sys::InvalidOid, role)).unwrap_or_default()
 }
@@ -69,14 +69,14 @@ pub fn of_server() -> bool {
     unsafe { pg_sys::DefaultXactReadOnly }
 }
 
-/// How long, in microseconds, a worker believes what it has read: it asks before every step.
+/// How long, in microseconds, a worker believes what it has read: it asks before every step, and a look-up costs.
 const BELIEVED: i64 = 100_000;
 
 /// What was read last for a database and a role, and when.
 type Read = HashMap<(pg_sys::Oid, pg_sys::Oid), (Option<bool>, i64)>;
 thread_local!(static READ: RefCell<Read> = RefCell::new(HashMap::new()));
 
-/// The setting of a database (or of all) and a role (or of all). A session of a user asks anew each time.
+/// The setting of a database (or of all databases) and a role (or of all roles). Sessions of users look it up each time.
 fn stored(database: pg_sys::Oid, role: pg_sys::Oid) -> Option<bool> {
     // SAFETY: reads a process global.
     if unsafe { pg_sys::MyBackendType } != pg_sys::BackendType::B_BG_WORKER {
@@ -122,12 +122,12 @@ fn look_up(database: pg_sys::Oid, role: pg_sys::Oid) -> Option<bool> {
     found
 }
 
-/// The value of our entry in an array of texts `name=value`.
+/// The value of default_transaction_read_only in an array of texts `name=value`.
 ///
 /// # Safety
 /// `array` is a text[] that lives during the call.
 unsafe fn entry(array: pg_sys::Datum) -> Option<bool> {
-    // SAFETY: the array is taken apart as what it is; its texts have no header on their own pages.
+    // SAFETY: the array is taken apart as the text[] that it is; the texts in it are stored in line.
     unsafe {
         let array = pg_sys::pg_detoast_datum(array.cast_mut_ptr()).cast::<pg_sys::ArrayType>();
         let (mut values, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);

@@ -67,8 +67,8 @@ impl Statement {
         Self::with_types(spi, sql, &text, types, vec![Origin::Place; parameters])
     }
 
-    /// Prepares `sql` for values of these types. A parameter gets the type that its place in the statement asks for, and its own
-    /// where nothing does.
+    /// Prepares `sql` for values of these types. A parameter gets the type that its place in the statement asks for, and the type
+    /// of its value where the place asks for none.
     pub fn prepare_for(spi: &Spi, sql: &str, own: &[OwnType]) -> Result<Self, PgError> {
         let text = c_string(sql)?;
         let (types, origins) = parameter_types::of_values(&text, own)?.into_iter().unzip();
@@ -209,7 +209,7 @@ fn c_string(text: &str) -> Result<CString, PgError> {
     CString::new(text).map_err(|_| PgError::new("22021", "invalid byte sequence for encoding \"UTF8\": 0x00"))
 }
 
-/// The value that a text is for the input function of a type.
+/// The value that the input function of a type reads from a text.
 pub(super) fn input(type_oid: pg_sys::Oid, text: &CStr) -> Result<pg_sys::Datum, PgError> {
     // SAFETY: the input function of the type itself, called with a C string.
     unsafe {

@@ -17,7 +17,7 @@ use crate::store::history::{EndedRun, Ending};
 use crate::store::log::{self, Entry};
 use crate::store::tenant_pauses;
 
-/// How many refusals of an automation are looked into in one batch: each walks a chain of causes.
+/// How many refusals of an automation are looked into in one batch: each look walks a chain of causes.
 const LOOKED_INTO: usize = 20;
 
 /// An event that did not start an automation because it is too deep in a chain.
@@ -30,7 +30,7 @@ pub(super) struct Cut {
     cause: i64,
     event_id: i64,
     chain: Chain,
-    /// The run to be recorded if it is a loop; its number is still to be given.
+    /// The run to be recorded if the chain is a loop; it gets its id then.
     hot: Option<EndedRun>,
 }
 

@@ -41,7 +41,7 @@ impl Plan {
         self.audience = Audience::All;
     }
 
-    /// The same for automations that see the event in this form.
+    /// Asks the triggers of automations that see the event in this form.
     fn match_view(&mut self, definitions: &Definitions, event: &Event, derived: &[DerivedTopic]) {
         let mut refused = Vec::new();
         let mut fired = HashSet::new();

@@ -52,7 +52,7 @@ pub fn is_on_its_way(run: i64, wait_no: i32) -> bool {
     })
 }
 
-/// Is an order in the log that calls the next run of a queue, but is not routed yet? Also true if that cannot be said.
+/// Is there an order in the log that calls the next run of a queue and is not routed yet? Also true if that cannot be said.
 pub fn has_turn_coming(automation: i32, key: &str) -> bool {
     let Some(events) = unrouted() else { return true };
     let orders = events.iter().filter(|event| event.op == Op::Moved);

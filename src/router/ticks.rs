@@ -264,7 +264,7 @@ impl Plan {
 }
 
 /// Computes the next tick of schedules that were dealt with by a clock that was ahead: they would stand still until the
-/// clock is there again. A tick that was fired then is not fired once more when its time comes.
+/// clock has come to that time. A tick that was fired ahead of its time is not fired once more when its time comes.
 pub fn compute_ticks_anew() {
     let now = clock::now();
     let ahead = schedules::take_ahead(now + AHEAD);

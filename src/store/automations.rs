@@ -158,7 +158,7 @@ pub fn lock(name: &str, tenant: Option<&str>) -> Option<Automation> {
 }
 
 impl Automation {
-    /// Records an act of the current user on it. The automation's tenant is among the details.
+    /// Records in the audit what the current user did to the automation. Its tenant is among the details.
     pub fn audit(&self, action: &str, mut details: serde_json::Value) {
         if let Some(tenant) = &self.tenant {
             details["tenant"] = tenant.as_str().into();
@@ -188,7 +188,7 @@ const INSERT: &str = "
         ON CONFLICT (name, tenant) WHERE status <> 'dropped' DO NOTHING
  RETURNING id";
 
-/// Creates an automation that has no version yet. None if the tenant's name was taken meanwhile.
+/// Creates an automation that has no version yet. None if the tenant has an automation of that name meanwhile.
 pub fn insert(
     name: &str,
     owner: pg_sys::Oid,

@@ -140,7 +140,7 @@ pub struct Job {
     pub depth: i16,
     /// The number of the last look.
     pub look: i64,
-    /// The tallies of transactions that it sees are in the counters.
+    /// The tallies of transactions that this snapshot sees are in the counters.
     pub seen: Snapshot,
     pub counts: Counts,
     pub next_at: Option<Micros>,
@@ -170,7 +170,7 @@ impl Job {
 }
 
 /// The columns that `read` reads, and where they come from. The latest look is found from the end of its index: the dead
-/// rows of earlier ones, which stay while a session holds an old snapshot, are not passed.
+/// rows of earlier looks, which stay while a session holds an old snapshot, are not passed.
 macro_rules! jobs {
     () => {
         "
@@ -252,7 +252,7 @@ pub fn lock(id: i64) -> Option<Job> {
 
 const WAIT_FOR: &str = "SELECT FROM automation_internal.bulk_job AS j WHERE j.id = $1 FOR UPDATE";
 
-/// Locks a job, waiting for whoever tends it.
+/// Locks a job, waiting for the process that tends it.
 pub fn wait_for(id: i64) -> Option<Job> {
     let locked = as_engine(|| execute(WAIT_FOR, &[id.into()])) > 0;
     locked.then(|| find(id))?

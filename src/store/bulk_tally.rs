@@ -1,4 +1,4 @@
-//! What batches of runs add to the counters of a bulk job, until whoever tends the job takes it in.
+//! What batches of runs add to the counters of a bulk job, until the next look at the job takes it in.
 use pgrx::pg_sys;
 
 use super::bulk::Job;
@@ -32,7 +32,7 @@ impl Tally {
     }
 }
 
-/// Counts what a batch of runs has come to.
+/// Adds the tally of a batch of runs.
 pub fn add(job: i64, tally: &Tally) -> bool {
     append_plain(
         "bulk_tally",
@@ -90,7 +90,7 @@ fn read_tally(row: &Row<'_>) -> (Tally, Option<Snapshot>) {
 }
 
 /// Takes in what the batches since the last look have counted. The job is locked. Only tallies of transactions that the
-/// last look did not see are read: those after them are dead, and may be many while a session holds an old snapshot.
+/// last look did not see are read: those of older transactions are dead, and may be many while a session holds an old snapshot.
 pub fn take(job: &mut Job) -> Tally {
     let take = |sql: &'static str, which: &str| {
         as_engine(|| query_one(sql, &[job.id.into(), which.into()], read_tally)).unwrap_or_default()
@@ -103,12 +103,12 @@ pub fn take(job: &mut Job) -> Tally {
         seen = now;
     }
     for xid in &job.seen.in_progress {
-        // Its snapshot is later than the first one's, so that it may take what the first one did not see. Deleted, nothing
-        // is taken twice.
+        // The snapshot of this statement is later than that of the first, so it may take tallies that the first did not see.
+        // A tally is deleted when it is taken, so none is taken twice.
         sum.add(take(TAKE_OF, &xid.to_string()).0);
     }
     if let Some(mut seen) = seen {
-        // A snapshot never lists the transaction that takes it. What this one may still count is for the next look.
+        // A snapshot never lists the transaction that takes it. Tallies that this transaction may still add are for the next look.
         seen.add_in_progress(assigned_transaction());
         job.seen = seen;
     }

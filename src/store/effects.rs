@@ -26,7 +26,8 @@ const ACTIVE: &str = "
        AND a.name <> $1
        AND ($2 IS NULL OR a.tenant IS NULL OR a.tenant = $2)";
 
-/// What the active automations of other names make that can start one of this tenant, or of any: (owner, node, writes).
+/// What active automations of other names make, as (owner, node, writes): of those that can start an automation of this tenant,
+/// or, without a tenant, of all.
 pub fn of_others(name: &str, tenant: Option<&str>) -> Vec<(pg_sys::Oid, String, String)> {
     as_engine(|| query(ACTIVE, &[name.into(), tenant.into()], |row| Some((row.oid(1)?, row.text(2)?, row.text(3)?))))
         .into_iter()

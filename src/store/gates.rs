@@ -75,7 +75,7 @@ pub const COUNT_EXECUTIONS: &str = "
                AND (e.own OR NOT $4)
              LIMIT $5) AS counted";
 
-/// What is counted together: an automation's executions, or those of one tenant.
+/// Runs that are counted together: those of an automation, or those of an automation for one tenant.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted<'a> {
     pub automation_id: i32,
@@ -111,7 +111,7 @@ pub fn forget_executions(automation_id: i32) {
 const FORGET_TENANT: [&str; 2] =
     ["DELETE FROM automation_internal.execution AS e WHERE e.automation_id = $1 AND e.tenant = $2", FORGET_FAILURES_OF];
 
-/// A tenant that was held back begins anew.
+/// Forgets the executions and failures of a tenant that was held back.
 pub fn forget_tenant(automation_id: i32, tenant: &str) {
     for statement in FORGET_TENANT {
         as_engine(|| execute(statement, &[automation_id.into(), tenant.into()]));
@@ -177,14 +177,14 @@ pub fn set_failures(of: Counted<'_>, failures: u32) {
 const FORGET_FAILURES_OF: &str =
     "DELETE FROM automation_internal.breaker AS b WHERE b.automation_id = $1 AND b.tenant = $2";
 
-/// A run was completed.
+/// Forgets the failures in a row, because a run was completed.
 pub fn forget_failures_of(of: Counted<'_>) {
     as_engine(|| execute(FORGET_FAILURES_OF, &[of.automation_id.into(), of.tenant.into()]));
 }
 
 const FORGET_FAILURES: &str = "DELETE FROM automation_internal.breaker AS b WHERE b.automation_id = $1";
 
-/// The automation was made active, or redefined.
+/// Forgets the failures in a row of all tenants, because the automation was made active, or redefined.
 pub fn forget_failures(automation_id: i32) {
     as_engine(|| execute(FORGET_FAILURES, &[automation_id.into()]));
 }

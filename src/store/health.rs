@@ -69,8 +69,8 @@ const DETACHED: &str = "
                                                  'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER'))
      ORDER BY 1";
 
-/// Tables that have the name under which another one was watched: that one was renamed, and this one is not captured. Only
-/// those that the caller has some right on.
+/// Tables that have the name under which another table was watched: that table was renamed, and the one that has the name now is
+/// not captured. Only tables on which the caller has some right.
 const EXCHANGED: &str = "
     SELECT x.oid::pg_catalog.regclass::text, k.relation::pg_catalog.regclass::text, k.kind
       FROM automation_internal.entity_kind AS k
@@ -165,7 +165,7 @@ pub fn findings() -> Vec<(String, String, Option<String>)> {
 /// Most tenants that status() names one by one.
 const MOST_TENANTS: i64 = 10;
 
-/// Tenants for which an automation that is for all of them is paused.
+/// Tenants for which an automation without a tenant is paused.
 fn paused_tenants(user: pgrx::pg_sys::Oid, sees_all: bool) -> Vec<(String, String, Option<String>)> {
     let mut named = tenant_pauses::named(user, sees_all, MOST_TENANTS + 1);
     let more = named.len() as i64 > MOST_TENANTS;

@@ -124,7 +124,7 @@ pub struct Watched<'a> {
 
 const WATCHED_AS: &str = "SELECT k.watched_as FROM automation_internal.entity_kind AS k WHERE k.relation = $1";
 
-/// The name that a table had when it was watched, if another than its present one.
+/// The name that a table had when it was watched, if it is not its present name.
 pub fn watched_as(relation: pg_sys::Oid) -> Option<String> {
     let name = as_engine(|| query_one(WATCHED_AS, &[relation.into()], |row| row.text(1))).flatten()?;
     (crate::pg::names::relation_name(relation).as_deref() != Some(name.as_str())).then_some(name)

@@ -302,8 +302,8 @@ const WITH_FOLLOWERS: &str = "
                     WHERE a.id = k.automation_id
                       AND a.version_id <> k.version_id)";
 
-/// The keys of ended runs (automation, version, key) in whose queue there is a run, or may be one of a newer version that is not
-/// visible yet.
+/// The keys of ended runs (automation, version, key) in whose queue there is a run, or may be a run of a newer version that
+/// is not visible yet.
 pub fn with_followers(ended: &[(i32, i32, &str)]) -> Vec<(i32, String)> {
     if ended.is_empty() {
         return Vec::new();

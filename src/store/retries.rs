@@ -8,12 +8,12 @@ const NOTE: &str = "
     VALUES ($1, $2)
         ON CONFLICT (retry_of) WHERE stands DO NOTHING";
 
-/// Notes that a run repeats another. False if one does already; waits for a session that is noting one now.
+/// Notes that a run repeats another. False if a run does so already; waits for a session that is noting a retry now.
 pub fn note(run_id: i64, retry_of: i64) -> bool {
     as_engine(|| execute(NOTE, &[run_id.into(), retry_of.into()])) == 1
 }
 
-// A retry that took no step has done nothing that another would do again.
+// A retry that took no step has done nothing that another retry would do again.
 const GIVE_WAY: &str = "
     UPDATE automation_internal.run_retry AS t
        SET stands = false
@@ -25,7 +25,7 @@ const GIVE_WAY: &str = "
                       AND h.status <> 'completed'
                       AND pg_catalog.json_array_length(COALESCE(h.steps, '[]')) = 0)";
 
-/// Lets a retry give way to the next that has ended without having taken a step.
+/// Lets a retry that has ended without having taken a step give way to the next.
 pub fn give_way(retry_of: i64) {
     as_engine(|| execute(GIVE_WAY, &[retry_of.into()]));
 }
@@ -50,7 +50,7 @@ const PRUNE: &str = "
        AND NOT EXISTS (SELECT FROM automation_internal.run AS r WHERE r.id = t.run_id)
        AND NOT EXISTS (SELECT FROM automation_internal.dispatch AS d WHERE d.run_id = t.run_id)";
 
-/// Forgets retries of which the history knows nothing any more.
+/// Forgets retries whose runs the history has forgotten.
 pub fn prune(before: Micros) {
     as_engine(|| execute(PRUNE, &[Arg::timestamp(before)]));
 }

@@ -63,7 +63,7 @@ const TAKE_AHEAD: &str = "
        AND s.next_tick IS NOT NULL
        FOR UPDATE OF s SKIP LOCKED";
 
-/// Locks the schedules that were dealt with up to a time after this one.
+/// Locks the schedules whose last tick is later than this time.
 pub fn take_ahead(of: Micros) -> Vec<Schedule> {
     as_engine(|| query(TAKE_AHEAD, &[Arg::timestamp(of)], read)).into_iter().flatten().collect()
 }

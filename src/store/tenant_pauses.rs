@@ -1,7 +1,7 @@
-//! Tenants for which an automation that is for all tenants is paused.
+//! Tenants for which an automation without a tenant is paused.
 //!
-//! Who adds or removes a row holds a lock on the automation's row until the transaction ends: an executor that is about to
-//! suspend a run for the pause, and a person who ends the pause, see each other.
+//! A transaction that adds or removes a row holds a lock on the automation's row until it ends: an executor that is about to
+//! freeze a run because of the pause, and a session that ends the pause, see each other.
 use std::collections::HashSet;
 
 use super::automations::note_change;
@@ -10,7 +10,7 @@ use crate::pg::engine_sql::{Arg, query, query_one};
 use crate::pg::identity::as_engine;
 use crate::pg::table_scan::{each_row, has_pages};
 
-/// All of them: (automation, tenant).
+/// All pauses: (automation, tenant).
 pub fn all() -> HashSet<(i32, String)> {
     let mut found = HashSet::new();
     each_row("tenant_pause", |row| {
@@ -64,7 +64,7 @@ const REMOVE: &str = "
        AND ($2::text IS NULL OR p.tenant = $2)
  RETURNING p.tenant";
 
-/// Ends the pause for one tenant, or for all. The caller has locked the automation. Returns the tenants.
+/// Ends the pause for one tenant, or for all. The caller has locked the automation. Returns the tenants that were paused.
 pub fn remove(automation: i32, tenant: Option<&str>) -> Vec<String> {
     let mut tenants: Vec<String> = as_engine(|| query(REMOVE, &[automation.into(), tenant.into()], |row| row.text(1)))
         .into_iter()

@@ -213,7 +213,7 @@ impl Conductor {
         }
         self.completed = shmem::completed_transactions();
         if (moved && !hinted) || passed >= self.all_timers_at {
-            // A hint may have been lost with whoever should have given it.
+            // A hint may have been lost with the process that should have given it.
             self.all_timers_at = passed + ALL_TIMERS;
             self.timers_from = store::timers::EVER;
             self.courier.look_again();
@@ -278,8 +278,8 @@ impl Conductor {
         }
     }
 
-    /// What was planned by a clock that has been set since is planned anew: it would come too late after the clock was set
-    /// back. How often the conductor looks, and keeps house, does not depend on the clock on the wall.
+    /// Timers and starts that were planned by a clock which has been set since are planned anew: they would come too late
+    /// after the clock was set back. How often the conductor looks, and keeps house, does not depend on the clock on the wall.
     fn look_at_clock(&mut self, now: i64, passed: i64) {
         match self.steady.look(now, passed) {
             Change::None => return,
@@ -373,8 +373,8 @@ impl Conductor {
             Routed::Busy => Look::Busy,
             Routed::Events { events, dispatches, more, owners } => {
                 if self.started {
-                    // A crash undoes a routing that was not flushed, so one of these may have been routed before and have
-                    // crashed the server. Tried one by one, it is counted in a commit that is flushed.
+                    // A crash undoes a routing that was not flushed, so a run that was routed now may have been routed before
+                    // and have crashed the server. Tried one by one, each attempt is counted in a commit that is flushed.
                     self.slot.careful_below.fetch_max(store::dispatches::last_id() + 1, Ordering::AcqRel);
                     self.started = false;
                 }
@@ -410,7 +410,7 @@ impl Conductor {
         }
     }
 
-    /// The database has become read-only: nothing is begun, no process is started. What is under way ends by itself.
+    /// The database has become read-only: nothing is begun, no process is started. Runs and deliveries under way end by themselves.
     fn freeze(&mut self, words: (String, String)) {
         self.slot.events_pending.store(true, Ordering::Release);
         if let Some(message) = self.freeze.begin(words) {

@@ -152,7 +152,7 @@ impl Courier {
         let nothing = self.flights.is_empty() && self.unrecorded.is_empty() && self.look_at.is_none();
         let mut until = now + REST;
         if nothing {
-            // Where processes are few, an executor may be waiting for our place, here or in another database.
+            // Where processes are few, an executor may be waiting for this courier's place, here or in another database.
             let wanted_elsewhere = self.slot.out_of_workers.load(Ordering::Acquire) || processes::is_claimed(now);
             let rest = if wanted_elsewhere || skips("courier_rest") { SECOND } else { REST };
             if now - self.idle_since >= rest {
@@ -223,8 +223,8 @@ impl Courier {
             // SAFETY: sets a flag of the current transaction: that it was tried must survive a crash, whatever the settings say.
             unsafe { pg_sys::ForceSyncCommit() };
             landed.iter().for_each(|landed| record(landed, now));
-            // Without a network nothing can be sent, and what is not claimed waits. What is under way when the database becomes
-            // read-only is recorded, and no more is begun.
+            // Without a network nothing can be sent, and messages that are not claimed wait. Deliveries under way when the
+            // database becomes read-only are recorded, and no more are begun.
             let may_send = self.surroundings.network.is_some() && read_only::frozen().is_none();
             may_send.then(|| claim(&mut share, &self.surroundings, now, deep))
         });

@@ -11,7 +11,7 @@ use crate::gucs;
 use crate::shmem::DatabaseSlot;
 use crate::store::deliveries;
 
-/// How long to wait before starting another when one has just ended.
+/// How long to wait before starting another courier when one has just ended.
 const AGAIN: i64 = 500_000;
 
 pub struct CourierKeeper {
@@ -97,13 +97,13 @@ impl CourierKeeper {
         None
     }
 
-    /// The clock on the wall was set: what was to be done later may be done now.
+    /// The clock on the wall was set: a start that was put off by the old time may happen now.
     pub fn clock_was_set(&mut self) {
         self.not_before = 0;
         self.looked = false;
     }
 
-    /// Ends it, also in the middle of a delivery; the next one takes up what it had in hand.
+    /// Ends the courier, also in the middle of a delivery; the next courier takes its deliveries up.
     pub fn stop(&mut self) {
         self.slot.stop_courier();
         self.looked = false;

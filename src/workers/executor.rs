@@ -24,7 +24,7 @@ const QUICK_BATCH: i64 = 10_000;
 /// When to hand in statistics while idle.
 const STATISTICS_DUE: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// How often a batch of one run that fails for a reason of the engine's is tried again.
+/// How often a batch of one run that fails for a reason of the engine's own is tried again.
 const MOST_TRIES: u32 = 8;
 
 unsafe extern "C-unwind" fn on_exit(_code: i32, argument: pg_sys::Datum) {
@@ -225,7 +225,7 @@ impl Executor {
                     self.let_go();
                 }
                 if turn.blocked && turn.runs == 0 {
-                    // Everything left waits for runs that other executors have in hand, or is put off.
+                    // All dispatches that are left wait for runs that other executors execute, or are put off.
                     registration::wait(self.put_off.rest());
                 }
                 Some(
@@ -402,7 +402,7 @@ impl Executor {
         {
             let claimer = &mut self.claimer;
             let written = in_transaction(|| {
-                // Whoever else has it will see it fail himself.
+                // Another executor that has claimed the dispatch will see it fail by itself.
                 if !store::dispatches::claim_one(claimer.owner, head).is_empty() {
                     executor::fail(claimer, head, reason, error);
                 }
@@ -428,7 +428,7 @@ impl Executor {
     /// other runs of its owner need not wait for it.
     fn try_later(&mut self, error: &PgError) -> Option<bool> {
         let (Some(head), None) = (self.claimer.head, self.counted) else {
-            // What is tried alone after a crash is tried by this executor until it has ended.
+            // A dispatch that is tried alone after a crash is tried by this executor until its run has ended.
             self.failures += 1;
             self.warn(error);
             return None;

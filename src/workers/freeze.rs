@@ -1,11 +1,11 @@
-//! How the conductor tells of a database that is read-only, and of what fails again and again: when it begins and when it
-//! ends, never once for each time that it is noticed.
+//! How workers tell the server's log of a database that is read-only (when that begins and when it ends) and of failures that
+//! repeat (once a minute), instead of once for each time that they notice.
 use std::time::{Duration, Instant};
 
 /// The server's log is told the same again after this long.
 const REMIND: Duration = Duration::from_secs(60);
 
-/// The messages of one process that are the same as the last.
+/// Finds out whether a message of this process only repeats the last one.
 #[derive(Default)]
 pub struct Repeats {
     last: Option<(String, Instant)>,
@@ -44,8 +44,8 @@ impl Freeze {
         self.on.is_some()
     }
 
-    /// It is read-only. Returns the message for the server's log when that has just begun; one that begins again and again
-    /// is told of once a minute.
+    /// The database is read-only. Returns the message for the server's log when that has just begun; a freeze that begins
+    /// again and again is told of once a minute.
     pub fn begin(&mut self, (place, command): (String, String)) -> Option<String> {
         if self.on.is_some() {
             return None;
@@ -58,7 +58,7 @@ impl Freeze {
         told.then_some(message)
     }
 
-    /// It can be written to. If it was read-only until now: the message, and whether the server's log was told of the
+    /// The database can be written to. If it was read-only until now: the message, and whether the server's log was told of the
     /// beginning.
     pub fn end(&mut self) -> Option<(String, bool)> {
         let On { place, since, told } = self.on.take()?;

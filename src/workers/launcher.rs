@@ -82,7 +82,7 @@ impl Launcher {
         let now = clock::passed();
         let read_only = read_only::of_server();
         if shared().read_only.swap(read_only, Ordering::AcqRel) != read_only {
-            // No transaction tells of it.
+            // No transaction tells the conductors of a change in the configuration.
             let used = |slot: &&DatabaseSlot| slot.database.load(Ordering::Acquire) != 0;
             shared().databases.iter().filter(used).for_each(DatabaseSlot::announce_events);
         }

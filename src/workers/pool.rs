@@ -297,7 +297,7 @@ impl Pool {
         }
     }
 
-    /// The clock on the wall was set: what was to be looked at later is looked at now.
+    /// The clock on the wall was set: owners that were to be looked at later are looked at now.
     pub fn clock_was_set(&mut self, now: i64) {
         self.waiting.values_mut().for_each(|at| *at = now);
         self.last_work.values_mut().for_each(|at| *at = now);

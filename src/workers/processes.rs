@@ -1,6 +1,6 @@
-//! Worker processes where `max_worker_processes` is used up: an executor of any database makes room for an owner without
-//! one, for a conductor or for a courier, and the process that becomes free is kept for it. `automation_core::places`
-//! decides.
+//! Worker processes where `max_worker_processes` is used up: an executor of any database makes room for an asker (an
+//! owner without an executor, a conductor or a courier), and the process that becomes free is kept for that asker.
+//! `automation_core::places` decides.
 use std::sync::atomic::Ordering;
 
 use automation_core::places::{self, Claim, Place};
@@ -18,24 +18,24 @@ fn claim() -> Option<Claim> {
 
 /// Does an asker wait for a process somewhere?
 pub fn is_claimed(now: i64) -> bool {
-    // No asker has this number.
+    // No asker has the number 0.
     !places::may_take(claim(), 0, now)
 }
 
-/// May this asker start a process now? Not while the next one is kept for another.
+/// May this asker start a process now? Not while the next free process is kept for another asker.
 pub fn may_start(asker: u64, now: i64) -> bool {
     places::may_take(claim(), asker, now)
 }
 
 /// The asker has got its process.
 pub fn started(asker: u64) {
-    // Another may have taken over the claim meanwhile.
+    // Another asker may have taken over the claim meanwhile.
     let _ = shared().process_claimed_by.compare_exchange(asker, 0, Ordering::AcqRel, Ordering::Acquire);
 }
 
 /// No process can be started for this asker, which has none. An executor that another owner has beyond its first and that
-/// did not leave when asked is ended; its batch is rolled back and stays queued. If there is none, an executor is asked to
-/// leave after its batch, an idle one at once.
+/// did not leave when asked is ended; its batch is rolled back and stays queued. If there is no such executor, another is
+/// asked to leave: an idle one at once, a busy one after its batch.
 pub fn make_room(asker: u64, now: i64) {
     if !may_start(asker, now) {
         return;

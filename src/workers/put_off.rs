@@ -1,17 +1,17 @@
-//! Dispatches whose run could not get a lock, could not serialize or was the victim of a deadlock: tried again later and
-//! later, while the executor goes on with others.
+//! Dispatches whose run could not get a lock, could not serialize or was the victim of a deadlock: tried again after
+//! growing pauses, while the executor goes on with other dispatches.
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// How long to wait after the first failure; twice as long after each more, up to the longest.
+/// How long to wait after the first failure; twice as long after each further one, up to the longest.
 const FIRST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(5);
 /// The log is told of a run after so many failures: some three seconds, as a rule.
 const TELL_AFTER: u32 = 8;
-/// How long to rest while nothing can be done but to wait for others.
+/// How long to rest while nothing can be done but to wait for other executors.
 const REST: Duration = Duration::from_millis(5);
 const LONGEST_REST: Duration = Duration::from_millis(50);
-/// A dispatch of which nothing was heard for so long after its time has ended.
+/// A dispatch that was not put off again for so long after its pause has ended: its entry is dropped.
 const FORGET: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
@@ -58,7 +58,7 @@ impl PutOff {
         self.entries.iter().filter(|(_, entry)| entry.until > now).map(|(id, _)| *id).collect()
     }
 
-    /// How long to rest while everything else waits for others.
+    /// How long to rest while all other dispatches wait for other executors.
     pub fn rest(&self) -> Duration {
         let now = Instant::now();
         let next = self.entries.values().map(|entry| entry.until).filter(|until| *until > now).min();

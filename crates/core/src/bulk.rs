@@ -150,7 +150,7 @@ impl Counts {
         self.issued - self.ended() - self.returned
     }
 
-    /// Whatever has not ended otherwise is cancelled.
+    /// Counts every row that has not ended otherwise as cancelled.
     pub fn cancel_rest(&mut self) {
         self.cancelled = self.total - self.completed - self.failed - self.skipped;
     }

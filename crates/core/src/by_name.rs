@@ -1,6 +1,6 @@
 //! Which automation a name means. Names are unique within a tenant, and among the automations without one.
 
-/// Which call gives the name.
+/// The caller that gives the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asker<'a> {
     /// A person's or an application's session.
@@ -20,9 +20,9 @@ pub enum Meant {
     Several,
 }
 
-/// Which of the automations of one name is meant: `candidates` are their tenants. `tenant` is what the call says besides the
-/// name; the empty text stands for the automation without a tenant. A run means its own tenant's automation, then the one
-/// without a tenant.
+/// Which of the automations of one name is meant: `candidates` are their tenants. `tenant` is the tenant that the call names
+/// besides; the empty text stands for the automation without a tenant. A call in a run that names no tenant means the automation
+/// of the run's tenant, else the automation without a tenant.
 pub fn meant(candidates: &[Option<&str>], tenant: Option<&str>, asker: Asker<'_>) -> Meant {
     let of = |wanted: Option<&str>| candidates.iter().position(|candidate| *candidate == wanted);
     if let Some(tenant) = tenant {

@@ -13,12 +13,12 @@
 /// How long, in microseconds, an executor may take to leave after it was asked before it is written off.
 pub const LATE: i64 = 1_000_000;
 
-/// An owner in a database, or whatever else a database needs a process for, as one number.
+/// An asker for a process as one number: an owner in a database, or the conductor or the courier of a database.
 pub fn asker(database: u32, role: u32) -> u64 {
     u64::from(database) << 32 | u64::from(role)
 }
 
-/// What a database needs a process for, in place of an owner: no role has these oids.
+/// These stand in place of the owner if the asker is the conductor or the courier of a database: no role has these oids.
 pub const CONDUCTOR: u32 = 0;
 pub const COURIER: u32 = u32::MAX;
 

@@ -1,27 +1,27 @@
 //! Which automations' runs share a transaction with others, and which get a transaction each.
 //!
 //! A step that takes too long in a shared transaction is cut short and the whole batch is done again, so its automation
-//! gets one transaction per run from then on. That costs every quick run a commit of its own, so it ends once the runs
-//! have been quick for as long as a cut step would have cost.
+//! gets one transaction per run from then on. That costs every quick run a commit of its own, so the automation shares
+//! again once its quick runs have cost about as much as a step that is cut short.
 use std::collections::HashMap;
 
 /// A run alone in its transaction that takes less than so many microseconds could have shared it. Half of what a step may
 /// take in a shared transaction: a run near that limit would be cut short again and again.
 const QUICK: i64 = 50_000;
 /// After so many quick runs in a row an automation shares transactions again. A run alone costs about a millisecond more
-/// than in a batch, a step that is cut short a tenth of a second: an automation with a slow run now and then loses at most
-/// about twice of what the better of the two ways would cost.
+/// than in a batch, a step that is cut short a tenth of a second: an automation with a slow run now and then costs at
+/// most about twice as much as with the better of the two ways.
 const QUICK_RUNS: u32 = 64;
 
 /// The automations that get a transaction for each run.
 #[derive(Clone, Debug, Default)]
 pub struct Apart {
-    /// By automation: how many quick runs in a row it has had since.
+    /// By automation: how many quick runs in a row it has had since its slow step.
     quick_runs: HashMap<i32, u32>,
 }
 
 impl Apart {
-    /// A step of this automation was cut short because others shared its transaction.
+    /// A step of this automation was cut short because other runs shared its transaction.
     pub fn was_slow(&mut self, automation: i32) {
         self.quick_runs.insert(automation, 0);
     }

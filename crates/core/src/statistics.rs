@@ -6,8 +6,8 @@
 /// A table with fewer rows is read as quickly whatever the planner expects.
 const FEW: i64 = 1_000;
 
-/// Are statistics of a partitioned table to be gathered? `known`: how many rows it had when they last were, None if they
-/// never were; `rows`: how many its partitions have now. Twice or half as many are enough.
+/// Are statistics of a partitioned table to be gathered? `known`: how many rows the table had when statistics were last gathered,
+/// None if they never were; `rows`: how many its partitions have now. Twice or half as many rows are reason enough.
 pub fn are_due(known: Option<i64>, rows: i64) -> bool {
     let enough = rows.max(known.unwrap_or(0)) >= FEW;
     enough && known.is_none_or(|known| rows / 2 > known || rows < known / 2)

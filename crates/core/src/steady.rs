@@ -1,18 +1,18 @@
-//! Does the clock on the wall run as time passes? It is compared with a clock that only runs forward: what they show drifts
+//! Does the clock on the wall run as time passes? It is compared with a clock that only runs forward: the two drift
 //! apart when the clock on the wall is set, by a person, by NTP after a long outage, or by a virtual machine that was asleep.
 
 /// Microseconds.
 type Micros = i64;
 
-/// The clock was set if it has moved by so much against time.
+/// The clock was set if it has moved by so much against the clock that only runs forward.
 const JUMP: Micros = 1_000_000;
-/// What is old enough to be dropped is decided by a clock that was not set by as much as this ...
+/// Rows are dropped as too old only by a clock that was not set by as much as this ...
 const LARGE: Micros = 60_000_000;
-/// ... for so long, or that is not further than `NEAR` from the newest thing recorded.
+/// ... for so long, or that is not further than `NEAR` from the newest event or run recorded.
 const TRUSTED_AFTER: Micros = 3_600_000_000;
 const NEAR: Micros = 86_400_000_000;
 
-/// What has become of the clock since the last look.
+/// How the clock was set since the last look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     None,
@@ -27,7 +27,7 @@ pub struct Steady {
     drift: Option<Micros>,
     /// Since when, by the clock that only runs forward, there was no large jump.
     since: Micros,
-    /// The clock was near the newest thing recorded when the process looked, and has not jumped since.
+    /// The clock was near the newest event or run recorded when the process looked, and has not jumped since.
     near: bool,
 }
 
@@ -53,13 +53,13 @@ impl Steady {
         }
     }
 
-    /// Tells when the newest thing was recorded. Not before the first look.
+    /// Tells when the newest event or run was recorded. To be called after the first look.
     pub fn recorded(&mut self, newest: Option<Micros>, wall: Micros) {
         // Where nothing is recorded, nothing can be dropped too early.
         self.near |= newest.is_none_or(|newest| wall.abs_diff(newest) <= NEAR as u64);
     }
 
-    /// May things be dropped because they are old by the clock on the wall?
+    /// May rows be dropped because they are old by the clock on the wall?
     pub fn is_trusted(&self, passed: Micros) -> bool {
         self.drift.is_some() && (self.near || passed - self.since >= TRUSTED_AFTER)
     }

@@ -29,7 +29,7 @@ fn shortest_number(text: &str) -> Cow<'_, str> {
     Cow::Borrowed(if shortest == "-0" { "0" } else { shortest })
 }
 
-/// The parts of a JSON list, each shortened; what stands inside a text loses only its trailing blanks.
+/// The parts of a JSON list, each shortened; a text among them loses only its trailing blanks.
 fn list(id: &str) -> String {
     let mut out = String::with_capacity(id.len());
     let mut rest = id;

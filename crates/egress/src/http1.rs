@@ -16,7 +16,7 @@ pub const MOST_BODY_KEPT: usize = 64 * 1024;
 pub struct Response {
     pub status: u16,
     pub retry_after: Option<String>,
-    /// As much as was to be kept; less if the receiver stopped or dawdled.
+    /// As many bytes as the caller keeps; fewer if the receiver stopped or dawdled.
     pub body: Vec<u8>,
 }
 
@@ -73,7 +73,7 @@ struct Head {
 }
 
 /// Reads the answer. Once its head is there the outcome is known: what the receiver then does with the body, or does not
-/// do, changes only how much of it is kept, and no more than `kept` bytes are.
+/// do, changes only how much of it is kept: at most `kept` bytes.
 pub fn read_response(from: &mut impl Read, method: &str, kept: usize) -> Result<Response, ReadError> {
     let mut reader = Reader { from, buffer: Vec::new(), ended: false };
     let mut heads = 0;

@@ -1,17 +1,17 @@
 //! Keeps the values of secrets out of what is recorded of an answer. A receiver that echoes its request, as many do in
-//! errors and in tests, would otherwise put them where anybody reads who may see deliveries.
+//! errors and in tests, would otherwise show them to every role that may see deliveries.
 //!
-//! It is not a guard against the receiver, who knows the value and could send it back in any disguise; it takes out the
-//! value as it was sent and in the spellings that programs make of a text: JSON, URLs, HTML, base64, hexadecimal.
+//! The mask is no guard against the receiver, which knows the value and could send it back in any disguise; the mask takes out
+//! the value as it was sent and in the spellings that programs make of a text: JSON, URLs, HTML, base64, hexadecimal.
 use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
-/// What stands in the place of a value.
+/// The text that replaces a value.
 pub const MASKED: &str = "***";
 
-/// Values of fewer characters are not looked for: such a text says nothing, and is found everywhere.
+/// Values of fewer characters are not looked for: so short a text is found everywhere.
 pub const SHORTEST: usize = 4;
 /// A part of a value, or a spelling that has lost its ends, is only looked for if it has so many characters.
 const SHORTEST_PART: usize = 8;
@@ -20,10 +20,10 @@ const WIDEST: usize = 24;
 
 /// Most backslashes before one character: each time that a text is escaped doubles them.
 const MOST_BACKSLASHES: usize = 8;
-/// Most characters that are compared. A text that takes more is one that was made for it, and its rest is not shown.
+/// Most characters that are compared. A text that takes more was made to take long, and its rest is not shown.
 const MOST_COMPARED: usize = 500_000;
 
-/// What is not to be shown.
+/// The values that are not to be shown.
 #[derive(Clone, Default)]
 pub struct Mask {
     needles: Vec<Needle>,
@@ -31,11 +31,11 @@ pub struct Mask {
 
 #[derive(Clone, PartialEq, Eq)]
 enum Needle {
-    /// In any spelling of its characters.
+    /// A text, in any spelling of its characters.
     Text(Vec<char>),
-    /// As they are.
+    /// Bytes that are no UTF-8, as they are.
     Bytes(Vec<u8>),
-    /// As hexadecimal digits.
+    /// Bytes as hexadecimal digits.
     Hex(Vec<u8>),
 }
 
@@ -64,7 +64,7 @@ impl Mask {
                 self.value(&bytes, SHORTEST_PART);
             }
         }
-        // A scheme and what it is about, as in "Bearer abc": a receiver may show the latter alone.
+        // A scheme and its credentials, as in "Bearer abc": a receiver may show the credentials alone.
         let mut words = text.split_whitespace();
         let scheme = words.next().unwrap_or_default();
         for word in words {
@@ -79,7 +79,7 @@ impl Mask {
         }
     }
 
-    /// A value, and what base64 and hexadecimal make of it.
+    /// Adds a value, with its spellings in base64 and hexadecimal.
     fn value(&mut self, value: &[u8], shortest: usize) {
         match std::str::from_utf8(value) {
             // a run of backslashes is looked for as one, because each way of escaping doubles it
@@ -95,8 +95,8 @@ impl Mask {
         if value.len() * 2 >= SHORTEST_PART {
             self.needle(Needle::Hex(value.to_vec()));
         }
-        // What it is part of may be encoded as a whole, so it may begin at any of three places in a group of base64. The
-        // characters at its ends, which tell of its neighbours as well, are left out.
+        // A text around the value may be encoded as a whole, so the value may begin at any of three places in a group of
+        // base64. The characters at its ends, which depend on its neighbours as well, are left out.
         for before in 0..3 {
             let padded = [&[0; 3][..before], value].concat();
             let (from, to) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
@@ -148,14 +148,14 @@ impl Mask {
         shown
     }
 
-    /// The same for a text of our own.
+    /// The same for the message of an error.
     pub fn apply_text(&self, text: &str) -> String {
         String::from_utf8_lossy(&self.apply(text.as_bytes())).into_owned()
     }
 }
 
 impl Needle {
-    /// Where it ends, if it stands here.
+    /// Where the needle ends, if it begins at `at`.
     fn end(&self, text: &[u8], at: usize, compared: &mut usize) -> Option<usize> {
         match self {
             Needle::Text(chars) => text_end(chars, text, at, compared),
@@ -193,7 +193,7 @@ fn text_end(chars: &[char], text: &[u8], at: usize, compared: &mut usize) -> Opt
         next.sort_unstable();
         next.dedup();
         if next.is_empty() {
-            // The text ends in the middle of it.
+            // The text ends in the middle of the value.
             let cut = |end: &usize| {
                 let rest = &text[*end..];
                 rest.is_empty() || (rest.len() < WIDEST && b"%\\&".contains(&rest[0]) && !rest.contains(&b' '))
@@ -206,13 +206,13 @@ fn text_end(chars: &[char], text: &[u8], at: usize, compared: &mut usize) -> Opt
     ends.last().copied()
 }
 
-/// Where a character ends that stands here, for each way in which it can be spelled.
+/// Where the wanted character ends that begins at `at`, for each way in which it can be spelled.
 fn spellings(text: &[u8], at: usize, wanted: char, ends: &mut Vec<usize>) {
     let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) else { return };
     let mut buffer = [0; 4];
     let bytes = wanted.encode_utf8(&mut buffer).as_bytes();
     if wanted == '\\' {
-        // the last of a run may belong to the escape that comes next
+        // the last backslash of a run may belong to the escape that comes next
         let run = backslashes(rest);
         ends.extend((1..=run).map(|length| at + length));
     } else if rest.starts_with(bytes) {

@@ -31,7 +31,7 @@ pub struct Request {
     pub body: Vec<u8>,
     pub timeout: Duration,
     pub policy: Arc<Policy>,
-    /// The secrets in it, which no outcome shows.
+    /// Masks the secrets of the request, which no outcome shows.
     pub mask: Mask,
 }
 
@@ -57,7 +57,8 @@ pub enum Outcome {
     Unknown(String),
 }
 
-/// Sends one request and says what became of it, without the secrets in it. Never takes longer than the request's timeout.
+/// Sends one request and says what became of it; the outcome shows none of the request's secrets. Never takes longer than the
+/// request's timeout.
 pub fn send(request: &Request, network: &Network) -> Outcome {
     match attempt(request, network) {
         Outcome::Answer { status, retry_after, body } => {

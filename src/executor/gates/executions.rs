@@ -24,7 +24,7 @@ pub struct Judged {
     custom: Option<Rate>,
     cause: Cause,
     entity: Option<String>,
-    /// The tenant whose executions are counted, and who is held back, if the automation is for all of them.
+    /// The tenant whose executions are counted, and which is held back, if the automation has no tenant.
     tenant: Option<String>,
 }
 
@@ -58,12 +58,12 @@ pub fn of(program: &Program, event: &Event, run: &Run) -> Option<Judged> {
 }
 
 impl Judged {
-    /// Takes the lock on what is counted with the execution.
+    /// Takes the lock on the executions that are counted together with this one.
     pub fn lock(&self, run: &Run) -> bool {
         super::lock_executions(run.automation_id, self.tenant.as_deref())
     }
 
-    /// Counts the execution, or pauses the automation, or only for the tenant, because it is one too many.
+    /// Counts the execution; if it is one too many, pauses the automation, or only for the tenant.
     pub fn judge(self, claimer: &mut Claimer, run: &Run) -> Result<(), Refusal> {
         let now = clock::engine_now();
         let (automation, entity, tenant) = (run.automation_id, self.entity.as_deref(), self.tenant.as_deref());
@@ -84,7 +84,7 @@ impl Judged {
         };
         let details = hot.disable_details(instant(now));
         if !super::pause_by_system("system:hot-flow", automation, tenant, &details) {
-            // Another session is changing it, or has paused it.
+            // Another session is changing the automation, or has paused it.
             return Err(Refusal::Later);
         }
         if tenant.is_none() {

@@ -186,7 +186,7 @@ impl Cluster {
     /// `kill -9` of every process of the server in the same moment, as a power cut does. Returns when none is left.
     pub fn cut_power(&self) {
         let postmaster = self.postmaster_pid();
-        // Stopped first, so that it neither starts another process nor tells those that are left.
+        // The postmaster is stopped first, so that it neither starts another process nor tells those that are left.
         kill(postmaster, Signal::Stop);
         let mut processes = process::children(postmaster);
         processes.push(postmaster);

@@ -26,7 +26,7 @@ impl Received {
         self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// All of it, as a receiver says it that echoes what it gets: in clear, as JSON, as base64.
+    /// The whole request as a receiver that echoes it sends it back: in clear, as JSON, as base64.
     pub fn echo(&self) -> String {
         let head: String = self.headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
         let json: Vec<String> = self.headers.iter().map(|(name, value)| format!("{name:?}: {value:?}")).collect();

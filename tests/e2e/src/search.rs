@@ -57,7 +57,7 @@ fn search(directory: &Path, wanted: &[Vec<u8>], found: &mut Vec<PathBuf>) {
         match entry.file_type() {
             Ok(kind) if kind.is_dir() => search(&path, wanted, found),
             Ok(kind) if kind.is_file() => {
-                // One that the server has just removed holds nothing.
+                // A file that the server has just removed holds nothing.
                 let bytes = fs::read(&path).unwrap_or_default();
                 if wanted.iter().any(|text| holds(&bytes, text)) {
                     found.push(path);

@@ -37,7 +37,7 @@ fn a_backfill_of_a_hundred_thousand_rows_that_is_killed_ten_times_does_every_row
     for (kills, victim) in
         [Some(Worker::Executor), Some(Worker::Conductor), None].into_iter().cycle().take(10).enumerate()
     {
-        // Within the first half, so that the job is still under way when it is asked.
+        // Within the first half, so that the job is still under way when its progress is read.
         let so_far = kills as i64 * ROWS / 20;
         let far = format!("SELECT done >= {so_far} FROM automation.progress WHERE job = {job}");
         db.wait_at_most(Duration::from_secs(120), "the job has come so far", &far);

@@ -161,7 +161,7 @@ fn subscribers_hear_of_what_they_may_see_and_of_nothing_else() {
         db.column("SELECT pattern || ' ' || channel || ' ' || role FROM automation.subscriptions ORDER BY 1"),
         ["# everything outsider", "secret.* few postgres",]
     );
-    // R001-8: an end to the subscription is an end for all who listen.
+    // R001-8: an end to the subscription is an end for all sessions that listen.
     db.execute("SELECT automation.unsubscribe('secret.*', 'few')");
     db.execute("INSERT INTO secret VALUES (2)");
     db.wait_until_drained(Duration::from_secs(30));

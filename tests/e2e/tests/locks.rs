@@ -1,4 +1,4 @@
-//! A run that cannot get a lock is tried again as often as it takes, and holds up no other.
+//! A run that cannot get a lock is tried again as often as it takes, and holds up no other run.
 
 use e2e::Cluster;
 
@@ -22,7 +22,7 @@ fn a_lock_that_is_held_for_long_fails_no_run_and_holds_up_no_other() {
     let holder = db.another_session();
     holder.execute("BEGIN; UPDATE shelf SET taken = taken WHERE id = 1");
     db.execute("INSERT INTO wish VALUES (1, 1)");
-    // Three seconds and eight tries: the limit of before.
+    // The entry comes after eight tries in some three seconds: failing that often must not end the run.
     db.wait_until(
         "the log says that the run is tried again",
         "SELECT EXISTS (SELECT FROM automation.log WHERE code = 'tried_again' AND message LIKE '%lock timeout%')",

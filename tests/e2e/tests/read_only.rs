@@ -20,7 +20,7 @@ const LOOKS: &str = "SELECT batches FROM automation.stat_workers WHERE worker = 
 fn freeze_and_thaw(cluster: &Cluster, db: &Database<'_>, freeze: &str, thaw: &str, place: &str) {
     db.expect_work_goes_on();
     let from = cluster.log().len();
-    // One by one: ALTER SYSTEM stands alone.
+    // One command at a time: ALTER SYSTEM cannot run in a transaction with others.
     freeze.split(';').for_each(|command| db.execute(command));
     let writer = db.another_session();
     writer.execute("SET default_transaction_read_only = off");

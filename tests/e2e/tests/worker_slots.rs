@@ -1,5 +1,5 @@
-//! `max_worker_processes` is used up: executors that are idle, or one owner's of many, make room for an owner, a database or
-//! a courier that has none.
+//! `max_worker_processes` is used up: idle executors, or those of the owner that has most, make room for an owner, a database or
+//! a courier without a process.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn left(owner: &Database<'_>) -> i64 {
 
 #[test]
 fn a_second_database_is_served_while_four_busy_owners_use_up_the_worker_processes() {
-    // Postgres' default. The launcher, that of logical replication, two conductors and four executors use them up.
+    // Postgres' default. The launcher, the launcher of logical replication, two conductors and four executors use them up.
     let cluster = Cluster::build().setting("max_worker_processes", "8").start();
     let one = cluster.database("one");
     let two = cluster.database("two");
@@ -72,7 +72,7 @@ fn idle_executors_give_way_at_once_to_other_databases() {
     one.wait_for_workers(Worker::Executor, 4);
     two.add_jobs(1);
     two.wait_at_most(SOON, "the row of the second database is served", "SELECT count(*) = 1 FROM effect");
-    // A third one needs a conductor before anything else.
+    // A third database needs a conductor before anything else.
     let three = cluster.database("three");
     three.open_shop();
     three.add_jobs(1);
@@ -93,7 +93,7 @@ fn a_second_owner_is_served_with_five_worker_processes() {
 
 #[test]
 fn a_message_is_delivered_although_executors_use_up_the_worker_processes() {
-    // The launcher, that of logical replication, a conductor and one executor.
+    // The launcher, the launcher of logical replication, a conductor and one executor.
     let cluster = Cluster::plain().setting("max_worker_processes", "4").start();
     cluster.give_key();
     let db = cluster.database("post");

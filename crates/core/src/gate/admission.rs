@@ -20,8 +20,8 @@ impl Class {
 /// The limits that stand in the server's settings; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Processes that execute runs. A transaction of an executor executes one run at a time, so a limit that is not
-    /// smaller than this number is never reached.
+    /// Processes that execute runs. A process executes one run at a time, so a limit that is not smaller than this number is
+    /// never reached.
     pub executors: u32,
     /// All runs of the database.
     pub all: Option<u32>,
@@ -40,7 +40,7 @@ pub struct Settings {
 pub struct Limit<'a> {
     /// The sort of scope.
     pub sort: &'static str,
-    /// The one among the scopes of this sort: a tenant, an owner, an automation.
+    /// Which scope of this sort: the class, tenant, owner or automation by its name or number.
     pub scope: &'a str,
     pub most: u32,
     /// Several owners share the scope. Runs of one owner that do not end must not use up the places of the others, so an
@@ -60,7 +60,7 @@ pub struct Candidate<'a> {
 }
 
 impl Settings {
-    /// Does any limit need to be looked at? Asked for each run, so before anything is put together.
+    /// Can no limit be reached? Asked for each run before its [`Candidate`] is put together.
     pub fn limit_nothing(&self, concurrency: Option<u32>) -> bool {
         [self.all, self.events, self.schedules, self.per_tenant, self.per_role, concurrency]
             .into_iter()

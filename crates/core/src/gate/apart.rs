@@ -1,9 +1,9 @@
-//! An automation without a tenant works for all of them. What limits count and stop of it, they count and stop apart: a tenant
-//! that is executed too often, or whose runs fail, is held back alone.
+//! An automation without a tenant works for all tenants. Its limits count the runs of each tenant apart: a tenant whose runs are
+//! too many, or fail, is held back alone.
 use serde_json::{Value as Json, json};
 
-/// The tenant that a run is counted with, and that is held back if there are too many: only where the automation has no tenant
-/// and the run has one. Otherwise the whole automation is counted and paused.
+/// The tenant that a run is counted with, and that is held back if its runs are too many: only where the automation has no
+/// tenant and the run has one. Otherwise the whole automation is counted and paused.
 pub fn tenant<'a>(automation: Option<&str>, run: Option<&'a str>) -> Option<&'a str> {
     run.filter(|_| automation.is_none())
 }
@@ -16,7 +16,7 @@ pub fn details(mut details: Json, tenant: Option<&str>) -> Json {
     details
 }
 
-/// What was paused, in words.
+/// Says which automation was paused, and for which tenant.
 pub fn paused(automation: &str, tenant: Option<&str>) -> String {
     match tenant {
         Some(tenant) => format!("automation \"{automation}\" was paused for tenant \"{tenant}\""),

@@ -129,18 +129,18 @@ impl Hot {
 pub struct Chain {
     /// How many runs led to the event.
     pub depth: i16,
-    /// How many are allowed.
+    /// How many runs are allowed to.
     pub limit: i16,
-    /// One of them is a run of the automation that the event would have started.
+    /// One of those runs is of the automation that the event would have started.
     pub own: bool,
-    /// A step `run` would have started it.
+    /// A step `run` would have started that automation.
     pub called: bool,
 }
 
 impl Chain {
     /// Is the automation part of a loop, which would be cut off here again and again? The last automation of a long
-    /// straight chain is not. One that calls itself by a step `run` is not paused either: its step fails, and with it every
-    /// run that waits for it, so nothing goes on.
+    /// straight chain is not. An automation that calls itself by a step `run` is not paused either: the step fails, and
+    /// with it every run that waits for the step, so the loop does not go on.
     pub fn is_loop(&self) -> bool {
         self.own && !self.called
     }
@@ -155,7 +155,7 @@ impl Chain {
         )
     }
 
-    /// What is stored with the automation that is paused for it.
+    /// The details that are stored with an automation that is paused because of this chain.
     pub fn disable_details(&self, at: Timestamp) -> Json {
         json!({
             "disabled_by": "system",

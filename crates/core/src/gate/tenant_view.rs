@@ -1,10 +1,10 @@
-//! What a tenant sees of a change that moves an entity from one tenant to another: for the tenant that it leaves it is a
-//! deletion, for the one that it comes to a creation. The values that it had are the former's, those that it has the latter's.
+//! What a tenant sees of a change that moves an entity from one tenant to another: a deletion if the entity leaves the tenant,
+//! a creation if it comes to the tenant. The old values belong to the first tenant, the new values to the second.
 
 /// What is seen of an update that moves an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// The update, with old and new values: by what belongs to no tenant.
+    /// The update, with old and new values: for automations and runs without a tenant, and if the tenant stays the same.
     AsItIs,
     /// The entity comes into being: no old values.
     Came,
@@ -14,7 +14,8 @@ pub enum View {
     Nothing,
 }
 
-/// What `viewer`, a tenant or what belongs to none, sees of an entity's way from one tenant to another.
+/// What `viewer` sees of an update: a tenant, or None for automations and runs without a tenant. `from` and `to` are the
+/// entity's tenants before and after.
 pub fn view(viewer: Option<&str>, from: Option<&str>, to: Option<&str>) -> View {
     match viewer {
         None => View::AsItIs,

@@ -1,7 +1,7 @@
-//! Where a run goes on that repeats one which has failed.
+//! Where a run that repeats a failed run goes on.
 //!
-//! What had been done is not done again: a lane that had completed stays so, and one that failed goes on at the step that
-//! failed. Only a step that is named begins anew, with all that comes after it in its lane.
+//! Completed steps are not done again: a lane that had completed stays so, and a lane that failed goes on at the step that
+//! failed. Only a step that the caller names begins anew, with all steps after it in its lane.
 
 use super::{Frame, State, Thread, Wait, WaitFor};
 use crate::program::{Action, Op, Program};
@@ -10,9 +10,9 @@ use std::ops::Range;
 /// Why a run cannot go on at a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoStart {
-    /// The program has no such step, or one that has no meaning by itself, such as a step of a loop.
+    /// The program has no such step, or the step has no meaning by itself, such as a step of a loop.
     Unknown,
-    /// It is a step of a lane, and the run did not fail while the lanes were under way.
+    /// The step is in a lane, and the run did not fail while the lanes were under way.
     NotInLanes {
         /// The `parallel` that the lane belongs to.
         parallel: String,
@@ -20,11 +20,11 @@ pub enum NoStart {
 }
 
 impl State {
-    /// The state of a failed run, ready to try again what failed.
+    /// The state of a failed run, ready to try again the steps that failed.
     pub fn to_try_again(mut self, program: &Program) -> State {
         self.failing = None;
         (self.executed, self.taken) = (0, 0);
-        // the job has counted it already
+        // the bulk job has counted the failed run already
         self.job = None;
         let mut place = 0;
         // lanes that come back may have lanes themselves
@@ -37,7 +37,7 @@ impl State {
                     if let Some(lanes) = failed.take_if(|lanes| !lanes.threads.is_empty()) {
                         *left += lanes.threads.len() as u32;
                         back = lanes.threads;
-                        // the step has not failed yet
+                        // the `parallel` has not failed in the new run
                         let step = program.steps.get(*step).map(|step| &step.id);
                         self.results.retain(|(id, _)| Some(id) != step);
                     }
@@ -87,7 +87,7 @@ impl State {
         Ok(self)
     }
 
-    /// Forgets the lanes of a thread, and theirs.
+    /// Forgets the lanes of a thread, and the lanes inside of those.
     fn drop_lanes_of(&mut self, thread: u32) {
         let mut gone = vec![thread];
         while let Some(parent) = gone.pop() {
@@ -104,13 +104,13 @@ impl State {
 }
 
 impl Thread {
-    /// The `parallel` whose lanes it waits for.
+    /// The `parallel` whose lanes the thread waits for.
     fn lanes_of(&self) -> Option<usize> {
         let wait = self.wait.as_ref()?;
         matches!(wait.what, WaitFor::Lanes { .. }).then_some(wait.step)
     }
 
-    /// Stands before a step of the same lane. Variables of the blocks around that step stay as they are.
+    /// Moves the thread to a step of the same lane. Variables of the blocks around that step stay as they are.
     fn move_to(&mut self, program: &Program, step: usize) {
         let (here, there) = (program.around(program.step_at(self.pc)), program.around(step));
         let shared = here.iter().zip(&there).take_while(|(here, there)| here == there).count();
@@ -171,8 +171,8 @@ impl Program {
         lanes.filter(|lane| lane.code.contains(&pc)).max_by_key(|lane| lane.code.start)
     }
 
-    /// Can a run begin at a step? At one of the run itself, and in a lane at one with nothing but sequences around it: a
-    /// step of a loop or of a way means nothing without its round or its choice.
+    /// Can a run begin at a step? At a step outside of all blocks, and in a lane at a step with nothing but sequences
+    /// around it: a step of a loop or of a way means nothing without its round or its choice.
     fn can_begin(&self, step: usize) -> bool {
         let pc = self.begin(step);
         if self.on_failure.is_some_and(|failure| pc >= failure) {

@@ -1,32 +1,32 @@
 //! How many steps a run may take.
 //!
-//! `max_steps` is there to end what would never end by itself: branches back, `repeat_while`, `repeat_until`. A loop whose
-//! rounds are known when it begins (`for_each`, `repeat_count`) ends anyway, so its rounds do not add up: each begins with
-//! the count with which the first began. Whatever never ends inside of one round is still cut off, and so is a way that
-//! comes back to the loop, because the loop itself and its last round count. What is left to bound is size.
+//! `max_steps` is there to end runs that would never end by themselves: branches back, `repeat_while`, `repeat_until`. A loop
+//! whose rounds are known when it begins (`for_each`, `repeat_count`) ends anyway, so its rounds do not add up: each round
+//! begins with the count with which the first began. An endless loop inside of one round is still cut off, and so is a branch
+//! that comes back to the loop, because the loop itself and its last round count. [`MOST_STEPS`] bounds the size of a run.
 
 use super::{Frame, Machine, error};
 use crate::value::Value;
 
-/// Most steps of a run, the rounds of all loops included: the history keeps a line of each.
+/// Most steps of a run, the rounds of all loops included: the history keeps a line of each step.
 pub const MOST_STEPS: u32 = 1_000_000;
 
 impl Frame {
-    /// Is it a loop of which the number of rounds is known?
+    /// Does the frame belong to a loop whose number of rounds is known?
     fn is_bounded(&self) -> bool {
         self.rounds.is_some()
     }
 }
 
 impl Machine<'_> {
-    /// Counts a step that is about to be taken. The error is that it is one too many.
+    /// Counts a step that is about to be taken. An error if the step is one too many.
     pub(super) fn count(&mut self, place: usize) -> Result<(), Value> {
         self.state.executed += 1;
         self.state.taken = self.state.taken.saturating_add(1);
         if let Some(frame) = self.bounded_loop(place) {
             frame.counted += 1;
         }
-        // the steps of on_failure have as many for themselves
+        // the steps of on_failure may be as many again
         let times = if self.state.failing.is_some() { 2 } else { 1 };
         let (most, hint) = if self.state.executed > self.program.max_steps.saturating_mul(times) {
             (self.program.max_steps, "Raise max_steps if so many are meant.")
@@ -42,7 +42,7 @@ impl Machine<'_> {
         Err(error("54000", &message, Some(hint)))
     }
 
-    /// A step that was counted is not taken yet.
+    /// Takes back the count of a step that is not taken yet.
     pub(super) fn uncount(&mut self, place: usize) {
         self.state.executed = self.state.executed.saturating_sub(1);
         self.state.taken = self.state.taken.saturating_sub(1);
@@ -58,7 +58,7 @@ impl Machine<'_> {
         self.state.executed = self.state.executed.saturating_sub(counted);
     }
 
-    /// A loop is left: what its last round counted belongs to the round of the loop around it.
+    /// A loop is left: the steps of its last round are counted with the round of the loop around it.
     pub(super) fn count_left(&mut self, place: usize, left: &Frame) {
         if left.counted > 0
             && let Some(frame) = self.bounded_loop(place)

@@ -97,7 +97,7 @@ impl Machine<'_> {
         // The step itself, or the innermost around it that is to go on in spite of errors.
         let around = std::iter::successors(Some(number), |step| program.steps[*step].within);
         let Some(covers) = around.into_iter().find(|step| program.steps[*step].continue_on_error) else {
-            // Should it be tried again, then from its beginning; a `parallel`, in the lanes that failed.
+            // A retry begins the step anew; of a `parallel`, only the lanes that failed.
             if self.state.threads[place].wait.is_none() {
                 self.state.threads[place].pc = program.begin(number);
             }

@@ -168,7 +168,7 @@ pub enum WaitFor {
     Lanes {
         /// How many are still under way.
         left: u32,
-        /// Those that have failed.
+        /// The lanes that have failed.
         failed: Option<Box<LaneFailure>>,
     },
 }
@@ -178,7 +178,7 @@ pub enum WaitFor {
 pub struct LaneFailure {
     /// The first error.
     pub error: Kept,
-    /// Where each of them stands, should it be tried again.
+    /// Where each of these lanes stands, should it be tried again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub threads: Vec<Thread>,
 }

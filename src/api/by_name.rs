@@ -19,8 +19,14 @@ pub struct Named<'a> {
 
 /// The call of a function for an automation, as a HINT shows it: with its tenant where the name alone would not do.
 pub fn typed(function: &str, name: &str, tenant: Option<&str>) -> String {
-    let tenant = Some(tenant.unwrap_or_default()).filter(|_| automations::of_name(name).len() > 1);
+    let tenant = Some(tenant.unwrap_or_default()).filter(|_| visible(name).len() > 1);
     call(function, name, tenant)
+}
+
+/// The automations of a name that belong to roles whose rights the caller has.
+fn visible(name: &str) -> Vec<Automation> {
+    let user = identity::current_user();
+    automations::of_name(name).into_iter().filter(|found| identity::has_role(user, found.owner)).collect()
 }
 
 impl Named<'_> {
@@ -44,7 +50,7 @@ impl Named<'_> {
 
     /// The automation that is meant, None if there is none; an error if the name means several.
     pub fn found(&self) -> EngineResult<Option<Automation>> {
-        let mut known = self.visible();
+        let mut known = visible(self.name);
         let tenants: Vec<Option<&str>> = known.iter().map(|known| known.tenant.as_deref()).collect();
         let own = context::tenant();
         let asker = if context::run().is_some() { Asker::Run(own.as_deref()) } else { Asker::Session };
@@ -62,14 +68,8 @@ impl Named<'_> {
         }
     }
 
-    fn visible(&self) -> Vec<Automation> {
-        let user = identity::current_user();
-        let known = automations::of_name(self.name).into_iter();
-        known.filter(|found| identity::has_role(user, found.owner)).collect()
-    }
-
     fn unknown(&self) -> EngineError {
-        let known = self.visible();
+        let known = visible(self.name);
         let Some(tenant) = self.tenant.filter(|_| !known.is_empty()) else {
             return EngineError::unknown_automation(self.name);
         };

@@ -169,9 +169,12 @@ fn claim_retry(id: i64, run: &FailedRun, run_id: i64, what: &str) -> EngineResul
         Some((other, None)) => error
             .detail(format!("Run {other} repeats it and is under way."))
             .hint(format!("SELECT * FROM automation.timeline({other}).")),
-        Some((other, Some((status, at)))) if status == "completed" => error
-            .detail(format!("Run {other} repeated it and completed at {at}."))
-            .hint(format!("SELECT automation.start_run('{}') starts a new one.", run.automation)),
+        Some((other, Some((status, at)))) if status == "completed" => {
+            error.detail(format!("Run {other} repeated it and completed at {at}.")).hint(format!(
+                "{} starts a new one.",
+                typed("start_run", &run.automation, tenant_of(run.automation_id).as_deref())
+            ))
+        }
         Some((other, Some((status, at)))) => {
             error.detail(format!("Run {other} repeated it and {status} at {at}.")).hint(match status.as_str() {
                 "failed" => format!("SELECT automation.retry_run({other}) goes on where that one failed."),

@@ -23,10 +23,10 @@ const ACTIVE: &str = "
       FROM automation_internal.automation_effect AS e
       JOIN automation_internal.automation AS a ON a.id = e.automation_id
      WHERE a.status = 'active'
-       AND a.name <> $1
+       AND (a.name <> $1 OR a.tenant IS DISTINCT FROM $2)
        AND ($2 IS NULL OR a.tenant IS NULL OR a.tenant = $2)";
 
-/// What active automations of other names make, as (owner, node, writes): of those that can start an automation of this tenant,
+/// What the other active automations make, as (owner, node, writes): of those that can start an automation of this tenant,
 /// or, without a tenant, of all.
 pub fn of_others(name: &str, tenant: Option<&str>) -> Vec<(pg_sys::Oid, String, String)> {
     as_engine(|| query(ACTIVE, &[name.into(), tenant.into()], |row| Some((row.oid(1)?, row.text(2)?, row.text(3)?))))

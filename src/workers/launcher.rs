@@ -107,7 +107,8 @@ impl Launcher {
         let mut wait = LOOK_EVERY;
         for slot in &shared().databases {
             if slot.database.load(Ordering::Acquire) != 0 && self.attend(slot, now) {
-                let no_process = slot.state.load(Ordering::Acquire) == STATE_UNKNOWN && processes::is_claimed(now);
+                let no_process =
+                    slot.state.load(Ordering::Acquire) == STATE_UNKNOWN && processes::is_claimed(clock::now());
                 wait = wait.min(if no_process { SOON } else { RETRY });
             }
         }
@@ -177,7 +178,8 @@ impl Launcher {
             return true;
         }
         let asker = places::asker(database, places::CONDUCTOR);
-        if !processes::may_start(asker, now) {
+        // By the clock of the other askers: pools and couriers compare the time of a claim with the clock on the wall.
+        if !processes::may_start(asker, clock::now()) {
             return true;
         }
         slot.state.store(STATE_STARTING, Ordering::Release);
@@ -199,7 +201,7 @@ impl Launcher {
             None => {
                 slot.state.store(STATE_UNKNOWN, Ordering::Release);
                 slot.out_of_workers.store(true, Ordering::Release);
-                processes::make_room(asker, now);
+                processes::make_room(asker, clock::now());
             }
         }
         true

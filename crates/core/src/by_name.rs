@@ -43,11 +43,11 @@ pub fn meant(candidates: &[Option<&str>], tenant: Option<&str>, asker: Asker<'_>
 /// The candidates in words, for a DETAIL.
 pub fn told(candidates: &[Option<&str>]) -> String {
     let tenants: Vec<String> = candidates.iter().flatten().map(|tenant| format!("\"{tenant}\"")).collect();
-    let of = if tenants.len() == 1 { "tenant" } else { "tenants" };
+    let of = if tenants.len() == 1 { "of tenant" } else { "each of tenants" };
     match (candidates.contains(&None), tenants.is_empty()) {
         (true, true) => "There is one without a tenant.".to_owned(),
-        (true, false) => format!("There is one without a tenant, and one of {of} {}.", tenants.join(", ")),
-        (false, _) => format!("There is one of {of} {}.", tenants.join(", ")),
+        (true, false) => format!("There is one without a tenant, and one {of} {}.", tenants.join(", ")),
+        (false, _) => format!("There is one {of} {}.", tenants.join(", ")),
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn candidates_and_calls_are_told_so_that_the_call_can_be_typed() {
         assert_eq!(told(&[None, A]), "There is one without a tenant, and one of tenant \"a\".");
-        assert_eq!(told(&[A, B]), "There is one of tenants \"a\", \"b\".");
+        assert_eq!(told(&[A, B]), "There is one each of tenants \"a\", \"b\".");
         assert_eq!(call("pause", "x", None), "SELECT automation.pause('x')");
         assert_eq!(call("pause", "it's", Some("o'b")), "SELECT automation.pause('it''s', tenant => 'o''b')");
     }

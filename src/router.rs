@@ -102,6 +102,8 @@ pub fn route(limit: i64, with_timers: bool) -> Routed {
         let (ahead, events): (Vec<Event>, Vec<Event>) =
             events.into_iter().partition(|event| cursor.is_ahead(event.xid, event.id));
         let members = members - ahead.len();
+        // The turn of a queue is looked for once more: a run that joined the queue while drain() was open was not visible there.
+        let events: Vec<Event> = events.into_iter().chain(ahead.into_iter().filter(wakes::is_turn)).collect();
         let (dispatches, owners, many) = route_events(&events, timers);
         failpoint("route_written");
         if done {

@@ -3,6 +3,7 @@ use automation_core::lifecycle::Status;
 
 use super::automations::{announce, go_on};
 use super::by_name::typed;
+use super::events::check_tenant;
 use crate::error::{EngineError, EngineResult};
 use crate::executor;
 use crate::pg::{identity, names};
@@ -18,6 +19,7 @@ pub fn transition(known: &Automation, tenant: &str, to: Status) -> EngineResult<
         ))
         .hint(format!("{}.", typed("activate", &known.name, None))));
     }
+    check_tenant(Some(tenant))?;
     let user = names::role_name(identity::current_user()).unwrap_or_default();
     let changed = match to {
         Status::Active => resume(known, Some(tenant)),
@@ -42,7 +44,7 @@ fn pause(known: &Automation, tenant: &str, user: &str) -> bool {
         return false;
     }
     let details = serde_json::json!({ "disabled_by": "user", "blame": user, "tenant": tenant });
-    if !tenant_pauses::add(known.id, tenant, &details) {
+    if tenant_pauses::add(known.id, tenant, &details) != Some(true) {
         return false;
     }
     known.audit("automation.paused", serde_json::json!({ "from": "active", "to": "paused", "tenant": tenant }));

@@ -169,6 +169,8 @@ pub fn build(relation: pg_sys::Relation, watch: Watch) -> Plan {
         .iter()
         .filter(|(i, name, ..)| {
             key_columns.iter().any(|(key, _)| key == i)
+                // A change of the tenant must be seen as one: each of the two tenants is shown its side of it alone.
+                || watch.tenant.as_ref() == Some(name)
                 || (watch.columns.as_ref().is_none_or(|wanted| wanted.contains(name)) && !watch.ignore.contains(name))
         })
         .map(|(index, name, type_oid, by_value, length)| {

@@ -12,6 +12,7 @@ use super::resume::{self, Nudge};
 use super::suspend::Suspension;
 use super::{breaker, bulk, engine_events, in_hand, run, step_counts, versions, write};
 use crate::failpoint::failpoint;
+use crate::gucs;
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity;
@@ -212,18 +213,24 @@ pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
     engine_events::begin();
     step_counts::begin();
     let mut batch = Batch { floor: claimer.floor, ..Default::default() };
-    for _ in 0..WINDOWS {
-        let (claimed, limit) = match work {
-            Work::UpTo(limit) => (dispatches::claim(claimer.owner, batch.floor, limit), limit),
-            Work::From(id, limit) => (dispatches::claim(claimer.owner, batch.floor.max(id), limit), limit),
-            Work::Only(id) => (dispatches::claim_one(claimer.owner, id), 1),
+    for window in 0..WINDOWS {
+        // Behind a window in which everything waits a small batch looks further ahead, or a few dispatches that wait would
+        // hide the rest of the queue from it.
+        let wide =
+            |limit: i64| if claimer.is_worker { (limit << window).min(gucs::batch_size()).max(limit) } else { limit };
+        let (claimed, most, limit) = match work {
+            Work::UpTo(most) => (dispatches::claim(claimer.owner, batch.floor, wide(most)), most, wide(most)),
+            Work::From(id, most) => {
+                (dispatches::claim(claimer.owner, batch.floor.max(id), wide(most)), most, wide(most))
+            }
+            Work::Only(id) => (dispatches::claim_one(claimer.owner, id), 1, 1),
         };
         if claimed.is_empty() {
             break;
         }
         wake::announce_if_claims_return();
         failpoint("claimed");
-        batch.run(claimer, &claimed);
+        batch.run(claimer, &claimed, claimed.len() as i64 > most);
         batch.turn.more |= claimed.len() as i64 == limit;
         let stop = batch.turn.alone.is_some() || !batch.turn.more || matches!(work, Work::Only(_));
         if !batch.done.is_empty() || stop {
@@ -343,7 +350,8 @@ impl Cancelled {
 }
 
 impl Batch {
-    fn run(&mut self, claimer: &mut Claimer, claimed: &[Dispatch]) {
+    /// Runs dispatches that are claimed. If these are more than the batch may run, the first that need not wait is to be run alone.
+    fn run(&mut self, claimer: &mut Claimer, claimed: &[Dispatch], too_many: bool) {
         let (Some(first), Some(last)) = (claimed.first(), claimed.last()) else { return };
         claimer.head = Some(first.id);
         claimer.claimed_up_to(last.id);
@@ -365,19 +373,6 @@ impl Batch {
         // Jobs that were tended since these dispatches were read.
         let mut tended = HashSet::new();
         for dispatch in claimed {
-            // Tending a job executes no step of the automation.
-            let long = match dispatch.reason {
-                Reason::Bulk => bulk::takes_long(dispatch),
-                _ => claimer.apart.contains(dispatch.automation_id),
-            };
-            if claimer.shares && long {
-                // What is locked with it must not wait for it: end here, and let it have a transaction of its own.
-                self.turn.alone = self.done.is_empty().then_some(dispatch.id);
-                let rest = claimed.iter().filter(|other| other.id >= dispatch.id).map(|other| other.id);
-                self.undone.extend(rest);
-                self.turn.more = true;
-                return;
-            }
             let waits = dispatch.ordering_key.is_some_and(|key| self.blocked.contains(&key))
                 || woken.held.contains(&dispatch.run_id)
                 || cancelled.undecided.contains(&dispatch.run_id)
@@ -395,6 +390,19 @@ impl Batch {
                     woken.held.insert(run.id);
                 }
                 continue;
+            }
+            // Tending a job executes no step of the automation.
+            let long = match dispatch.reason {
+                Reason::Bulk => bulk::takes_long(dispatch),
+                _ => claimer.apart.contains(dispatch.automation_id),
+            };
+            if too_many || claimer.shares && long {
+                // What is locked with it must not wait for it: end here, and let it have a transaction of its own.
+                self.turn.alone = self.done.is_empty().then_some(dispatch.id);
+                let rest = claimed.iter().filter(|other| other.id >= dispatch.id).map(|other| other.id);
+                self.undone.extend(rest);
+                self.turn.more = true;
+                return;
             }
             let mut settled = true;
             let began = Instant::now();

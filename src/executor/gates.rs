@@ -223,10 +223,8 @@ pub fn pause_by_system(actor: &str, automation: i32, tenant: Option<&str>, detai
             paused
         }
         Some(tenant) => {
-            if !tenant_pauses::add(automation, tenant, &details) {
-                return false;
-            }
-            if let Some(known) = automations::find(automation) {
+            let Some(added) = tenant_pauses::add(automation, tenant, &details) else { return false };
+            if let Some(known) = automations::find(automation).filter(|_| added) {
                 log::audit_as(actor, Some(known.owner), "automation.paused", &known.name, &details);
                 crate::api::tenants::tell_paused(&known, tenant, actor);
             }

@@ -64,12 +64,12 @@ pub fn attend_crashes() {
 }
 
 /// This process leaves in the middle of its work, and is able to say so. A process that leaves because the postmaster is
-/// dead does not say so: the step may have killed the postmaster.
-pub fn leave() {
+/// dead does not say so: the step may have killed the postmaster. `asked`: the engine itself asked the process to leave.
+pub fn leave(asked: bool) {
     // SAFETY: reads a process global; getppid() changes when the parent dies.
     let orphaned = unsafe { libc::getppid() != pg_sys::PostmasterPid };
     if PROTESTING.swap(false, Ordering::AcqRel) && !orphaned {
-        correct(LEFT);
+        correct(if asked { QUIT } else { LEFT });
     }
 }
 

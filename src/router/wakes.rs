@@ -182,6 +182,12 @@ fn topic_keys(subject: &str, patterns: &[String]) -> Vec<Key> {
     std::iter::once(key(Source::Topic, subject)).chain(matching).collect()
 }
 
+/// Is the event an order to call the next run of a queue?
+pub fn is_turn(event: &Event) -> bool {
+    let order = || event.next.as_deref().and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok());
+    event.op == Op::Moved && order().is_some_and(|order| order["do"] == "turn")
+}
+
 /// An order to move runs: skip_step(), the turn of one that is queued, a bulk job whose rows have ended, an automation that is active again, a kind that is
 /// watched again.
 fn moved(event: &Event, now: Micros) -> Vec<NewDispatch> {

@@ -74,8 +74,12 @@ const DETACHED: &str = "
 const EXCHANGED: &str = "
     SELECT x.oid::pg_catalog.regclass::text, k.relation::pg_catalog.regclass::text, k.kind
       FROM automation_internal.entity_kind AS k
-      JOIN pg_catalog.pg_class AS x ON x.oid = pg_catalog.to_regclass(k.watched_as) AND x.oid <> k.relation
-     WHERE x.relkind IN ('r', 'p')
+     CROSS JOIN pg_catalog.pg_class AS x
+      JOIN pg_catalog.pg_namespace AS n ON n.oid = x.relnamespace
+     -- to_regclass() would be an error where the caller may not use the schema
+     WHERE pg_catalog.format('%I.%I', n.nspname, x.relname) = k.watched_as
+       AND x.oid <> k.relation
+       AND x.relkind IN ('r', 'p')
        AND NOT EXISTS (SELECT FROM automation_internal.entity_kind AS o WHERE o.relation = x.oid)
        AND ($2 OR pg_catalog.has_table_privilege($1, x.oid,
                                                  'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER'))

@@ -42,17 +42,18 @@ const ADD: &str = "
         INSERT INTO automation_internal.tenant_pause (automation_id, tenant, since, details)
         SELECT k.id, $2, $3, $4
           FROM known AS k
-            ON CONFLICT DO NOTHING)
-    SELECT true
+            ON CONFLICT DO NOTHING
+     RETURNING true)
+    SELECT EXISTS (SELECT FROM added)
       FROM known AS k";
 
-/// Pauses an automation for a tenant. False if the automation is not active, or another session is changing it: an executor
+/// Pauses an automation for a tenant; Some(false) if it was paused already. None if the automation is not active, or another session is changing it: an executor
 /// must not wait for that session, which may wait for its runs. Executors hold the tenant's lock of executions, and a person's
 /// session the automation's row, so that no two transactions add the same row.
-pub fn add(automation: i32, tenant: &str, details: &serde_json::Value) -> bool {
+pub fn add(automation: i32, tenant: &str, details: &serde_json::Value) -> Option<bool> {
     let args = [automation.into(), tenant.into(), Arg::timestamp(clock::now()), Arg::jsonb(&details.to_string())];
-    let added = as_engine(|| query_one(ADD, &args, |row| row.bool(1))).flatten() == Some(true);
-    if added {
+    let added = as_engine(|| query_one(ADD, &args, |row| row.bool(1))).flatten();
+    if added == Some(true) {
         note_change();
     }
     added

@@ -29,12 +29,17 @@ pub fn end(owner: pg_sys::Oid, floor: i64, below: i64) -> i64 {
 
 /// The first dispatch of an owner that nobody tries and that has to wait for none before it. It alone is locked: several
 /// executors look at the same head of the queue, and each must be able to take what it has chosen.
-pub fn first_free(owner: pg_sys::Oid, floor: i64, below: i64) -> Pick {
+/// `put_off` are dispatches whose next try is not due yet.
+pub fn first_free(owner: pg_sys::Oid, floor: i64, below: i64, put_off: &HashSet<i64>) -> Pick {
     let queue = dispatches::queue(owner, floor, below, LOOK_AHEAD);
     if queue.is_empty() {
         return Pick::Nothing;
     }
-    let tried = || shared().tried_by_others(shmem::my_database());
+    let tried = || {
+        let mut ids = shared().tried_by_others(shmem::my_database());
+        ids.extend(put_off);
+        ids
+    };
     while let Some(id) = dispatches::lock_first(owner, &free_heads(&queue, &tried())) {
         // Somebody may have chosen it and let go of its row between the two looks.
         if !tried().contains(&id) {

@@ -108,7 +108,7 @@ struct Conductor {
     freeze: Freeze,
     /// The last failure that the server's log was told of.
     told: Repeats,
-    /// The server has started and nothing was routed since.
+    /// The server has started, and not all events that were there then are routed yet.
     started: bool,
 }
 
@@ -263,6 +263,7 @@ impl Conductor {
             }
             Ok(Look::Routed { events, dispatches, owners, more }) => {
                 self.failures = 0;
+                self.started &= more;
                 self.not_held_up();
                 self.slot.routed_events.fetch_add(events as i64, Ordering::AcqRel);
                 self.slot.routed_dispatches.fetch_add(dispatches as i64, Ordering::AcqRel);
@@ -376,7 +377,6 @@ impl Conductor {
                     // A crash undoes a routing that was not flushed, so a run that was routed now may have been routed before
                     // and have crashed the server. Tried one by one, each attempt is counted in a commit that is flushed.
                     self.slot.careful_below.fetch_max(store::dispatches::last_id() + 1, Ordering::AcqRel);
-                    self.started = false;
                 }
                 janitor::fold_definition_changes();
                 if self.next_timer <= now {

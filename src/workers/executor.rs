@@ -28,8 +28,8 @@ const STATISTICS_DUE: std::time::Duration = std::time::Duration::from_secs(1);
 const MOST_TRIES: u32 = 8;
 
 unsafe extern "C-unwind" fn on_exit(_code: i32, argument: pg_sys::Datum) {
-    innocence::leave();
     let slot = &shared().executors[argument.value()];
+    innocence::leave(slot.stop.load(Ordering::Acquire));
     let died = slot.busy_since.load(Ordering::Acquire) != 0 && !slot.stop.load(Ordering::Acquire);
     let claimed = slot.claimed.load(Ordering::Acquire);
     slot.release();
@@ -318,13 +318,13 @@ impl Executor {
             return Careful::Free;
         }
         let (owner, slot, floor) = (self.claimer.owner, self.slot, self.claimer.floor());
-        let known_end = &mut self.careful_below;
+        let (known_end, put_off) = (&mut self.careful_below, self.put_off.not_due());
         let picked = in_transaction(|| {
             if !may_work(owner) {
                 return None;
             }
             let end = *known_end.get_or_insert_with(|| careful::end(owner, floor, suspected));
-            Some(match careful::first_free(owner, floor, end) {
+            Some(match careful::first_free(owner, floor, end, &put_off) {
                 Pick::Nothing => Careful::Free,
                 Pick::AllHeld => Careful::From(end),
                 Pick::Dispatch(id) => {
@@ -427,22 +427,26 @@ impl Executor {
     /// A run could not get a lock, or has lost to another transaction: it is tried again later, as often as it takes, and
     /// other runs of its owner need not wait for it.
     fn try_later(&mut self, error: &PgError) -> Option<bool> {
-        let (Some(head), None) = (self.claimer.head, self.counted) else {
-            // A dispatch that is tried alone after a crash is tried by this executor until its run has ended.
+        let Some(head) = self.counted.or(self.claimer.head) else {
             self.failures += 1;
             self.warn(error);
             return None;
         };
         let Delay { waited, tell } = self.put_off.again(head);
-        let claimer = &mut self.claimer;
+        let (claimer, counted) = (&mut self.claimer, self.counted.is_some());
         let noted = in_transaction(|| {
+            if counted {
+                // The attempt crashed nothing.
+                store::dispatches::forgive_attempt(claimer.owner, head);
+            }
             // A dispatch that another executor has claimed is that executor's.
             if !store::dispatches::claim_one(claimer.owner, head).is_empty() {
                 executor::put_off(claimer, head, waited, tell, error);
             }
         });
-        if let Err(failure) = noted {
-            self.warn(failure.error());
+        match noted {
+            Ok(()) => self.let_go(),
+            Err(failure) => self.warn(failure.error()),
         }
         Some(true)
     }

@@ -150,7 +150,8 @@ impl Pool {
             return None;
         }
         if !slots.is_empty() {
-            let patient = slots.iter().any(|slot| now - slot.busy_since.load(Ordering::Acquire) < PATIENCE);
+            let patient =
+                slots.iter().any(|slot| (0..PATIENCE).contains(&(now - slot.busy_since.load(Ordering::Acquire))));
             if !idle && patient {
                 return Some(now + PATIENCE);
             }

@@ -56,7 +56,8 @@ pub struct Place {
 impl Place {
     /// Was it asked to leave, without coming back from its batch since?
     pub fn is_written_off(&self, now: i64) -> bool {
-        let late = |since: Option<i64>| since.is_some_and(|since| now - since > LATE);
+        // A time ahead of the clock is from before the clock was set back.
+        let late = |since: Option<i64>| since.is_some_and(|since| (now - since).abs() > LATE);
         late(self.asked_at) && late(self.busy_since)
     }
 }

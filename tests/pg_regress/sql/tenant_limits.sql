@@ -127,6 +127,17 @@ SELECT happened();
 SELECT tenant, status, ended_reason FROM automation.runs WHERE automation = 'tl-hold' ORDER BY tenant;
 
 -- other roles see nothing of it
+-- a chain that feeds itself to the depth limit stops the tenant whose events it is made of
+SELECT name FROM automation.define('tl-self', trigger => automation.on_event('tl.round'),
+    steps => ARRAY[says(), automation.publish('tl.round')]);
+SELECT come('tl.round', 'noisy');
+SELECT happened();
+SELECT tenant, reason, details ->> 'check' FROM automation.paused_tenants WHERE automation = 'tl-self';
+SELECT status FROM automation.automations WHERE name = 'tl-self';
+SELECT message FROM automation.log WHERE automation = 'tl-self' AND code = 'hot_flow';
+SELECT come('tl.round', 'noisy');
+SELECT count(*) FROM happened();
+SELECT automation.drop_automation('tl-self');
 CREATE ROLE regress_tl_bob LOGIN;
 SELECT automation.grant_usage('regress_tl_bob', 'admin');
 SET ROLE regress_tl_bob;

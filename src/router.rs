@@ -21,6 +21,7 @@ use std::collections::HashMap;
 use automation_core::definition::{Mode, Ordering};
 use automation_core::expr::{Budget, Expr};
 use automation_core::gate::key;
+use automation_core::gate::tenant_view::starts_runs;
 use automation_core::topic::Ears;
 use pgrx::pg_sys;
 
@@ -450,7 +451,7 @@ pub fn tenant_matches(wanted: Option<&str>, event: &Event) -> bool {
     match (wanted, &event.tenant) {
         (Some(wanted), Some(tenant)) => wanted == tenant,
         (Some(_), None) => false,
-        (None, tenant) => !tenant.as_ref().is_some_and(|tenant| tenant.starts_with('_')),
+        (None, tenant) => tenant.as_deref().is_none_or(starts_runs),
     }
 }
 

@@ -68,7 +68,9 @@ impl TenantColumns {
     /// May a run of a tenant, or of none, see the state of an entity?
     pub fn may_see(&self, viewer: Option<&str>, kind: &str, state: &Value) -> bool {
         let Some(column) = self.of_kind(Some(kind).filter(|_| viewer.is_some())) else { return true };
-        may_see_entity(viewer, text_in(state, column).as_deref())
+        // Without the column, which was renamed or dropped, it cannot be told whose the row is.
+        let is_there = matches!(state, Value::Null) || state.get(column).is_some();
+        is_there && may_see_entity(viewer, text_in(state, column).as_deref())
     }
 }
 

@@ -1,4 +1,5 @@
 //! Entities and events.
+use automation_core::gate::tenant_view::MAX_TENANT;
 use automation_core::topic::grants::Right;
 use automation_core::value::Value;
 use pgrx::JsonB;
@@ -240,8 +241,7 @@ fn emit(
         .or_report()
 }
 
-/// Most bytes of a tenant, and of a dedup key. An index holds both beside a topic, and an entry of an index has a limit.
-const MAX_TENANT: usize = 200;
+/// Most bytes of a dedup key. An index holds it beside a tenant and a topic, and an entry of an index has a limit.
 const MAX_DEDUP_KEY: usize = 1000;
 
 /// Tenants of the engine's own are for nobody else.

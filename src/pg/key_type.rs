@@ -36,10 +36,7 @@ impl KeyType {
             let ignores_something =
                 collation != pg_sys::InvalidOid && !pg_sys::get_collation_isdeterministic(collation);
             let has_one_spelling = !ignores_something && (is_spelled_once(base) || pg_sys::type_is_enum(base));
-            // 1.5 and 1.50, blanks at the end, 0 and -0.
-            let has_several =
-                [pg_sys::NUMERICOID, pg_sys::BPCHAROID, pg_sys::FLOAT4OID, pg_sys::FLOAT8OID].contains(&base);
-            let has_one_text = has_one_spelling && !has_several;
+            let has_one_text = has_one_spelling && !matches!(base, pg_sys::NUMERICOID | pg_sys::BPCHAROID);
             Some(KeyType { base, encoding: Encoding::of_type(base), has_one_spelling, has_one_text })
         }
     }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use automation_core::expr::{Budget, ExprError, ExprErrorKind};
 use automation_core::gate::Code;
 use automation_core::gate::change::{self, Occurrence};
+use automation_core::gate::tenant_view::{MAX_TENANT, starts_runs};
 use automation_core::program::Trigger;
 use automation_core::topic::engine;
 use pgrx::pg_sys;
@@ -25,7 +26,7 @@ impl Plan {
     /// Asks every trigger on the event's topics: its own first, then those derived from it, in their order. A trigger
     /// fires once for an event at most, on the first topic on which nothing speaks against it.
     pub(super) fn match_event(&mut self, definitions: &Definitions, event: &Event, derived: &[DerivedTopic]) {
-        if event.relation.is_some() && event.tenant.as_ref().is_some_and(|tenant| tenant.starts_with('_')) {
+        if event.relation.is_some() && event.tenant.as_deref().is_some_and(|tenant| !starts_runs(tenant)) {
             warn_of_reserved(event);
         }
         let Some(views) = self.tenant_columns.views(event) else {
@@ -313,11 +314,17 @@ fn warn_of_reserved(event: &Event) {
     if !WARNED.with_borrow_mut(|warned| warned.insert(kind.clone())) {
         return;
     }
+    let (fault, detail) = match event.tenant.as_deref().map(str::len) {
+        Some(length) if length > MAX_TENANT => {
+            ("too long", format!("The name of a tenant has at most {MAX_TENANT} bytes; this one has {length}."))
+        }
+        _ => ("reserved", "Names of tenants that begin with an underscore are the engine's.".to_owned()),
+    };
     log::warning(&Entry {
         code: "reserved_tenant",
         event_id: Some(event.id),
-        message: &format!("rows of kind \"{kind}\" have a tenant whose name is reserved, so they start nothing"),
-        detail: Some("Names of tenants that begin with an underscore are the engine's."),
+        message: &format!("rows of kind \"{kind}\" have a tenant whose name is {fault}, so they start nothing"),
+        detail: Some(&detail),
         ..Default::default()
     });
 }

@@ -138,6 +138,24 @@ SELECT message FROM automation.log WHERE automation = 'tl-self' AND code = 'hot_
 SELECT come('tl.round', 'noisy');
 SELECT count(*) FROM happened();
 SELECT automation.drop_automation('tl-self');
+-- a row whose tenant has a name that is too long to count starts nothing, and stops nothing else
+CREATE TABLE long (id int PRIMARY KEY, org text);
+SELECT automation.watch_table('long', kind => 'tl_long', tenant_column => 'org');
+SELECT name FROM automation.define('tl-long', trigger => automation.on_created('tl_long'), max_executions => '3 per 1 minute', steps => ARRAY[says()]);
+INSERT INTO long SELECT 1, string_agg(md5(n::text), '') FROM generate_series(1, 100) AS n;
+INSERT INTO long VALUES (2, 'quiet');
+SELECT happened();
+SELECT message, detail FROM automation.log WHERE code = 'reserved_tenant' AND message LIKE '%tl_long%';
+SELECT tried($$ SELECT automation.pause('tl-long', tenant => repeat('x', 201)) $$);
+SELECT tried($$ SELECT automation.define('tl-long', tenant => repeat('x', 201), trigger => automation.on_created('tl_long'), steps => ARRAY[says()]) $$);
+-- a table that has lost its tenant column shows no row to a run of a tenant
+SELECT name FROM automation.define('tl-peek', tenant => 'a', trigger => automation.on_event('tl.peek'),
+    steps => ARRAY[automation.sql('INSERT INTO tl.effect VALUES ({{ ''sees '' + (state.tl_long[2].id | default(''nothing'')) }})')]);
+ALTER TABLE long RENAME org TO organisation;
+SELECT come('tl.peek', 'a');
+SELECT happened();
+SELECT count(automation.drop_automation(name)) FROM automation.automations WHERE name IN ('tl-long', 'tl-peek');
+SELECT automation.unwatch_table('long');
 CREATE ROLE regress_tl_bob LOGIN;
 SELECT automation.grant_usage('regress_tl_bob', 'admin');
 SET ROLE regress_tl_bob;

@@ -2,6 +2,7 @@
 
 use super::values::{self, Reader, normalise};
 use super::{Document, Problem};
+use crate::gate::tenant_view::MAX_TENANT;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
@@ -108,6 +109,7 @@ fn timeout(given: &Json) -> values::Kept {
 
 fn tenant(given: &Json) -> values::Kept {
     match given.as_str() {
+        Some(tenant) if tenant.len() > MAX_TENANT => Err(format!("A tenant has at most {MAX_TENANT} bytes.").into()),
         Some(tenant) if !tenant.is_empty() && !tenant.starts_with('_') => Ok(Some(given.clone())),
         _ => Err("A tenant is a text that is not empty; names that begin with an underscore are reserved.".into()),
     }

@@ -1,6 +1,14 @@
 //! What a tenant sees of a change that moves an entity from one tenant to another: a deletion if the entity leaves the tenant,
 //! a creation if it comes to the tenant. The old values belong to the first tenant, the new values to the second.
 
+/// Most bytes of a tenant's name: counters and pauses of tenants are indexed by it.
+pub const MAX_TENANT: usize = 200;
+
+/// May rows and events of a tenant start runs? Names that begin with an underscore are reserved, and a name can be too long.
+pub fn starts_runs(tenant: &str) -> bool {
+    !tenant.starts_with('_') && tenant.len() <= MAX_TENANT
+}
+
 /// What is seen of an update that moves an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
@@ -42,7 +50,13 @@ pub fn may_see_entity(viewer: Option<&str>, of: Option<&str>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{View, may_see_entity, view};
+    use super::{View, may_see_entity, starts_runs, view};
+
+    #[test]
+    fn tenants_with_reserved_or_too_long_names_start_nothing() {
+        assert!(starts_runs("a") && starts_runs(&"x".repeat(200)));
+        assert!(!starts_runs("_a") && !starts_runs(&"x".repeat(201)));
+    }
 
     const A: Option<&str> = Some("a");
     const B: Option<&str> = Some("b");

@@ -79,6 +79,7 @@ const EXCHANGED: &str = "
      -- to_regclass() would be an error where the caller may not use the schema
      WHERE pg_catalog.format('%I.%I', n.nspname, x.relname) = k.watched_as
        AND x.oid <> k.relation
+       AND EXISTS (SELECT FROM pg_catalog.pg_class AS w WHERE w.oid = k.relation)
        AND x.relkind IN ('r', 'p')
        AND NOT EXISTS (SELECT FROM automation_internal.entity_kind AS o WHERE o.relation = x.oid)
        AND ($2 OR pg_catalog.has_table_privilege($1, x.oid,

@@ -109,7 +109,7 @@ fn timeout(given: &Json) -> values::Kept {
 
 fn tenant(given: &Json) -> values::Kept {
     match given.as_str() {
-        Some(tenant) if tenant.len() > MAX_TENANT => Err(format!("A tenant has at most {MAX_TENANT} bytes.").into()),
+        Some(tenant) if tenant.len() > MAX_TENANT => Err(format!("A tenant has at most {MAX_TENANT} bytes.")),
         Some(tenant) if !tenant.is_empty() && !tenant.starts_with('_') => Ok(Some(given.clone())),
         _ => Err("A tenant is a text that is not empty; names that begin with an underscore are reserved.".into()),
     }

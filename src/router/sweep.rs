@@ -5,7 +5,6 @@ use super::{derived, lanes, unrouted, wakes};
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity::as_engine;
 use crate::store::dispatches::{self, Reason};
-use crate::store::events::Op;
 use crate::store::live;
 
 /// A slice of the runs that wait.
@@ -55,7 +54,8 @@ pub fn is_on_its_way(run: i64, wait_no: i32) -> bool {
 /// Is there an order in the log that calls the next run of a queue and is not routed yet? Also true if that cannot be said.
 pub fn has_turn_coming(automation: i32, key: &str) -> bool {
     let Some(events) = unrouted() else { return true };
-    let orders = events.iter().filter(|event| event.op == Op::Moved);
-    let mut orders = orders.filter_map(|event| serde_json::from_str::<serde_json::Value>(event.next.as_deref()?).ok());
-    orders.any(|order| order["automation_id"].as_i64() == Some(i64::from(automation)) && order["key"] == key)
+    events
+        .iter()
+        .filter_map(wakes::order_of)
+        .any(|order| order["automation_id"].as_i64() == Some(i64::from(automation)) && order["key"] == key)
 }

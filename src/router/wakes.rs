@@ -182,17 +182,21 @@ fn topic_keys(subject: &str, patterns: &[String]) -> Vec<Key> {
     std::iter::once(key(Source::Topic, subject)).chain(matching).collect()
 }
 
+/// The order to move runs that an event is, if it is one.
+pub fn order_of(event: &Event) -> Option<serde_json::Value> {
+    let text = event.next.as_deref().filter(|_| event.op == Op::Moved)?;
+    serde_json::from_str(text).ok()
+}
+
 /// Is the event an order to call the next run of a queue?
 pub fn is_turn(event: &Event) -> bool {
-    let order = || event.next.as_deref().and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok());
-    event.op == Op::Moved && order().is_some_and(|order| order["do"] == "turn")
+    order_of(event).is_some_and(|order| order["do"] == "turn")
 }
 
 /// An order to move runs: skip_step(), the turn of one that is queued, a bulk job whose rows have ended, an automation that is active again, a kind that is
 /// watched again.
 fn moved(event: &Event, now: Micros) -> Vec<NewDispatch> {
-    let order: serde_json::Value =
-        event.next.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let order = order_of(event).unwrap_or_default();
     let number = |name: &str| order[name].as_i64().unwrap_or_default();
     match order["do"].as_str() {
         Some("thaw") => live::frozen(number("automation_id") as i32)

@@ -3,8 +3,8 @@ use pgrx::prelude::*;
 
 #[pg_schema]
 mod tests {
+    use crate::event_log::events::Op;
     use crate::pg_tests::text;
-    use crate::store::events::Op;
     use crate::store::history::Ending;
     use automation_core::lifecycle::Status;
     use automation_core::webhook::{DELIVERIES, METHODS};

@@ -18,7 +18,6 @@ static HISTORY_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(30 * 24 * 60)
 static EXECUTOR_IDLE_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(60_000);
 static STEP_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(0);
 static ACTOR: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
-static CLOCK: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 static SIGNAL_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60);
 static HOT_FLOW: GucSetting<HotFlow> = GucSetting::<HotFlow>::new(HotFlow::Loops);
 static MAX_EVENT_RUNS: GucSetting<i32> = GucSetting::<i32>::new(10);
@@ -38,8 +37,6 @@ static HTTP_STRICT_SIGNING: GucSetting<bool> = GucSetting::<bool>::new(false);
 static HTTP_PORTS: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"80,443"));
 static HTTP_CA_FILE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 static SECRET_KEY_FILE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
-#[cfg(feature = "failpoints")]
-static FAILPOINT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 
 /// Which executions the usual limits of hot flow count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
@@ -77,7 +74,7 @@ pub fn init() {
         c"On, whoever may define automations as a superuser may do anything with every event.",
         &ALLOW_SUPERUSER,
         // A setting of the postmaster can only be made while it starts; loaded later, the configuration file decides.
-        if crate::workers::registration::preloading() { GucContext::Postmaster } else { GucContext::Sighup },
+        if crate::pg::process::preloading() { GucContext::Postmaster } else { GucContext::Sighup },
         flags,
     );
     GucRegistry::define_int_guc(
@@ -184,7 +181,7 @@ pub fn init() {
         c"automation_engine.clock",
         c"The time that set_clock() has set in this session.",
         c"Microseconds since 2000-01-01 UTC. Only drain() and its like in this session go by it, never the workers.",
-        &CLOCK,
+        &crate::pg::clock::SETTING,
         GucContext::Userset,
         GucFlags::NO_SHOW_ALL,
     );
@@ -254,7 +251,7 @@ pub fn init() {
         c"automation_engine.failpoint",
         c"Test builds: what to do at named points.",
         c"name=kill | error | exit | sleep:ms, separated by commas; a number after a slash counts the passes first.",
-        &FAILPOINT,
+        &crate::pg::failpoint::SETTING,
         GucContext::Sighup,
         flags,
     );
@@ -356,7 +353,7 @@ fn init_http(flags: GucFlags) {
         c"Delivers what webhook() steps order.",
         c"Off, nothing leaves the server; messages stay in the outbox.",
         &HTTP,
-        if crate::workers::registration::preloading() { GucContext::Postmaster } else { GucContext::Sighup },
+        if crate::pg::process::preloading() { GucContext::Postmaster } else { GucContext::Sighup },
         flags,
     );
     GucRegistry::define_bool_guc(
@@ -468,10 +465,6 @@ pub fn executor_idle_timeout() -> std::time::Duration {
 pub fn step_timeout_ms() -> Option<i64> {
     Some(i64::from(STEP_TIMEOUT.get())).filter(|limit| *limit > 0)
 }
-/// The time that set_clock() has set, in Postgres' microseconds.
-pub fn clock() -> Option<i64> {
-    CLOCK.get().and_then(|text| text.to_str().ok()?.parse().ok()).filter(|at| crate::pg::clock::SETTABLE.contains(at))
-}
 
 /// How many microseconds a signal is kept, None for ever.
 pub fn signal_retention() -> Option<i64> {
@@ -526,8 +519,4 @@ fn limit(setting: &GucSetting<i32>) -> Option<u32> {
 
 pub fn actor() -> Option<String> {
     ACTOR.get().and_then(|text| text.into_string().ok()).filter(|text| !text.is_empty())
-}
-#[cfg(feature = "failpoints")]
-pub fn failpoint() -> Option<String> {
-    FAILPOINT.get().and_then(|text| text.into_string().ok()).filter(|text| !text.is_empty())
 }

@@ -10,8 +10,8 @@ use automation_core::topic::grants::{Grants, Right, Roles};
 use pgrx::pg_sys;
 
 use crate::error::{EngineError, EngineResult};
+use crate::event_log::events::{Event, Op};
 use crate::pg::{identity, names};
-use crate::store::events::{Event, Op};
 use crate::store::kinds::Kind;
 use crate::store::{automations, kinds, topic_grants};
 

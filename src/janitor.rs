@@ -5,20 +5,20 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::event_log::cursor;
 use crate::gucs;
 use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::pg::engine_sql::{execute, query_one};
 use crate::pg::identity::as_engine;
+use crate::pg::process;
 use crate::pg::subtransaction::in_subtransaction;
 use crate::router::Swept;
-use crate::shmem::{my_database, shared};
+use crate::signal::shmem::{my_database, shared};
 use crate::store::{
     automations, bulk, dispatches, dwells, egress_rules, endpoints, gates, history, kinds, live, log, numeric_memory,
-    outbox, owners, partitions, retries, router, schedules, secrets, signals, stats, step_stats, subscriptions,
-    topic_grants,
+    outbox, owners, partitions, retries, schedules, secrets, signals, stats, step_stats, subscriptions, topic_grants,
 };
-use crate::workers::registration;
 
 /// How often, in microseconds, the house is kept while there is work at all.
 pub const INTERVAL: i64 = 60 * 1_000_000;
@@ -289,7 +289,7 @@ fn chore<R>(name: &str, work: impl FnOnce() -> R) {
     note(name, true);
     // A session that calls sweep() gets the warning at every failure; a worker writes it at the first one and then every
     // REMIND_AFTER failures.
-    let tell = !registration::is_worker() || failures == 1 || error.sqlstate == "55P03" && failures == MOST_PUT_OFF;
+    let tell = !process::is_worker() || failures == 1 || error.sqlstate == "55P03" && failures == MOST_PUT_OFF;
     if tell || failures.is_multiple_of(REMIND_AFTER) {
         let detail = error.detail.map(|detail| format!(" ({detail})")).unwrap_or_default();
         pgrx::warning!("automation_engine: housekeeping failed at \"{name}\": {}{detail}", error.message);
@@ -317,7 +317,7 @@ pub fn failing() -> Vec<&'static str> {
 /// partition left in the default one is deleted.
 fn drop_old(today: i64) {
     let mut routed_before = None;
-    chore("routed events", || routed_before = Some(as_engine(router::oldest_unrouted_day).unwrap_or(today)));
+    chore("routed events", || routed_before = Some(as_engine(cursor::oldest_unrouted_day).unwrap_or(today)));
     for (place, table) in partitions::TABLES.into_iter().enumerate() {
         let is_log = table.name == "event";
         let keep = if is_log { gucs::event_retention_days() } else { gucs::history_retention_days() };

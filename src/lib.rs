@@ -3,28 +3,27 @@
 //! `capture` writes events inside the user's transaction; `router` turns events into dispatches; `executor` runs them;
 //! `workers` are the processes that call router and executor in loops; `api` is what SQL can call; `store` is the SQL;
 //! `pg` is where Postgres' internals are touched.
+use automation_pg as pg;
 use pgrx::prelude::*;
 
 mod api;
 mod capture;
-mod context;
 mod courier;
 mod define;
 mod error;
+mod event_log;
 mod executor;
-mod failpoint;
 mod gucs;
 mod hearing;
 mod janitor;
 mod loops;
 mod numeric;
-mod pg;
+mod provenance;
 mod quotas;
 mod router;
-mod running;
 mod scope;
 mod secrets;
-mod shmem;
+mod signal;
 mod store;
 mod tenant_view;
 mod timekeeper;
@@ -62,12 +61,14 @@ extension_sql_file!("../sql/schema/90_finalize.sql", name = "finalize", finalize
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     gucs::init();
-    pg::watch::install();
+    pg::watch::install(gucs::evaluation_timeout);
+    pg::subtransaction::set_interruption_check(signal::running::interrupted);
+    signal::at_commit::set_listeners(&[capture::LISTENER, event_log::LISTENER]);
     workers::quiesce::install_hook();
     capture::end_of_statement::install_hook();
-    if workers::registration::preloading() {
-        shmem::request();
-        workers::registration::register_static(&workers::launcher::PROCESS);
+    if pg::process::preloading() {
+        signal::shmem::request();
+        pg::process::register_static(&workers::launcher::PROCESS);
     }
 }
 

@@ -25,23 +25,23 @@ use automation_core::gate::tenant_view::starts_runs;
 use automation_core::topic::Ears;
 use pgrx::pg_sys;
 
-use crate::failpoint::failpoint;
+use crate::event_log::cursor::{self as cursor_store, Cursor, Late, Moment, Stretch, Use};
+use crate::event_log::events::{self, Event, Op};
+use crate::event_log::ids;
+use crate::event_log::scan::LogScan;
 use crate::hearing::Privileges;
 use crate::pg::append::next_id;
 use crate::pg::clock::{self, Micros};
 use crate::pg::engine_sql::Row;
+use crate::pg::failpoint::failpoint;
 use crate::pg::identity::{self, as_engine};
 use crate::pg::key_lock::hash;
-use crate::pg::log_scan::LogScan;
 use crate::pg::watch;
 use crate::scope::EventScope;
 use crate::store::dispatches::{self, NewDispatch, Reason};
-use crate::store::event_ids;
-use crate::store::events::{Event, Op};
 use crate::store::gates::{self, Refused};
 use crate::store::history::EndedRun;
 use crate::store::log::{self, Entry};
-use crate::store::router::{self as cursor_store, Cursor, Late, Moment, Stretch, Use};
 use crate::store::stats::{self, Counts};
 use crate::tenant_view::TenantColumns;
 use crate::{gucs, store};
@@ -179,7 +179,7 @@ fn next_events(cursor: &Cursor, to: &Moment, limit: i64, ears: &Ears) -> Batch {
 /// events: recording a field change locks its row, which must not stay locked while this transaction is open.
 pub fn route_own(above: i64) -> (usize, i64) {
     as_engine(|| {
-        store::events::insert_buffered();
+        events::insert_buffered();
         let xid = crate::pg::snapshot::own_transaction();
         if xid == 0 {
             return (0, above);
@@ -187,7 +187,7 @@ pub fn route_own(above: i64) -> (usize, i64) {
         // An earlier drain() of this transaction may have been further already.
         let above =
             cursor_store::ahead().iter().filter(|(own, _)| *own == xid).map(|(_, id)| *id).fold(above, i64::max);
-        let besides = event_ids::own();
+        let besides = ids::own();
         let own = Late { listed: &[xid], besides: &besides, ..Default::default() };
         let Some(mut log) = LogScan::open() else { return (0, above) };
         let all = |_: &Row<'_>| Use::Read;
@@ -197,7 +197,7 @@ pub fn route_own(above: i64) -> (usize, i64) {
         route_events(&events, Timers::default());
         cursor_store::note_ahead(xid, last);
         // What it queued has lower places than what others queue before it commits.
-        crate::workers::wake::return_claims_at_commit();
+        crate::signal::at_commit::return_claims_at_commit();
         (events.len(), last)
     })
 }
@@ -219,10 +219,10 @@ pub fn unrouted() -> Option<Vec<Event>> {
         }
         let next = next_events(&cursor, &present, MOST_UNROUTED, &Ears::open());
         events.extend(next.done.then_some(next.events)?);
-        store::events::insert_buffered();
+        events::insert_buffered();
         let own = crate::pg::snapshot::own_transaction();
         if own != 0 {
-            let besides = event_ids::own();
+            let besides = ids::own();
             let late = Late { listed: &[own], besides: &besides, ..Default::default() };
             let mut log = LogScan::open()?;
             let written = cursor_store::events_of(&mut log, &late, 0, i64::MAX, MOST_UNROUTED, |_| Use::Read);
@@ -251,7 +251,7 @@ pub fn run_own_timers(limit: i64) -> usize {
     as_engine(|| {
         let queued = due_timers(limit, Some(identity::outer_user()));
         if queued > 0 {
-            crate::workers::wake::return_claims_at_commit();
+            crate::signal::at_commit::return_claims_at_commit();
         }
         queued
     })
@@ -330,7 +330,7 @@ fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, b
     plan.dispatches.extend(due);
     let many = plan.ticks(timers.most, &freed, timers.only_for) || many;
     let (dispatches, owners) = plan.write();
-    crate::workers::wake::work_at_commit(dispatches > 0);
+    crate::signal::at_commit::work_at_commit(dispatches > 0);
     (dispatches, owners, many)
 }
 
@@ -400,11 +400,11 @@ impl Plan {
         slow::pause_stopped();
         self.pause_loops();
         self.log_filter_errors();
-        let cancelled = store::router::take_cancelled(&self.started);
+        let cancelled = store::runs::take_cancelled(&self.started);
         for run_id in cancelled {
             if let Some(place) = self.dispatches.iter().position(|d| d.run_id == run_id && d.reason.starts()) {
                 let dispatch = self.dispatches.remove(place);
-                let event = dispatch.event.and_then(|(id, _)| store::events::one(id));
+                let event = dispatch.event.and_then(|(id, _)| events::one(id));
                 if let Some(event) = event {
                     let (automation, version) = (dispatch.automation_id, dispatch.version_id);
                     let ended = self.not_started(&event, run_id, automation, version, dispatch.owner, "cancelled");

@@ -5,9 +5,9 @@ use std::cell::OnceCell;
 use automation_core::expr::Scope;
 use automation_core::value::{Image, Timestamp, Unreadable, Value};
 
+use crate::event_log::events::{Event, Op};
 use crate::pg::clock::{Micros, POSTGRES_EPOCH};
 use crate::pg::names;
-use crate::store::events::{Event, Op};
 
 /// Postgres' microseconds as the core's instant (which counts from the Unix epoch).
 pub fn instant(at: Micros) -> Timestamp {

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use automation_core::gate::tenant_view::{View, may_see_entity, view};
 use automation_core::value::Value;
 
+use crate::event_log::events::{Event, Op};
 use crate::scope::overlay;
-use crate::store::events::{Event, Op};
 use crate::store::kinds;
 
 /// The tenant column of each kind that has one, read when it is first asked for.

@@ -5,8 +5,8 @@ use automation_core::program::Program;
 
 use crate::pg::clock;
 use crate::scope::{instant, micros};
+use crate::signal::at_commit;
 use crate::store::schedules;
-use crate::workers::wake;
 
 /// The automation is active and this is what it does. `anew`: it was not active before, and what it would have fired
 /// meanwhile does not count. A schedule whose times are the same goes on where it was.
@@ -25,7 +25,7 @@ pub fn follow(automation: i32, program: &Program, anew: bool) {
         let next = schedule.timetable.next(instant(now)).map(micros);
         schedules::set_going(automation, &trigger.id, &schedule.text, now, next);
         if let Some(next) = next {
-            wake::timer_at_commit(next);
+            at_commit::timer_at_commit(next);
         }
     }
     for gone in known.iter().filter(|found| found.is_going && !kept.contains(&found.trigger_id.as_str())) {

@@ -9,12 +9,13 @@ use pgrx::prelude::*;
 
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::executor::{self, Claimer, Work};
-use crate::pg::{clock, identity, names, read_only, snapshot};
+use crate::pg::{clock, identity, names, process, snapshot};
 use crate::router::{self, Routed};
-use crate::shmem::{self, DATABASES, DatabaseSlot, STATE_PRESENT, shared};
+use crate::signal::at_commit;
+use crate::signal::executor_slot::ExecutorSlot;
+use crate::signal::shmem::{self, DATABASES, DatabaseSlot, STATE_PRESENT, shared};
 use crate::store::{dispatches, health, owners, partitions};
-use crate::workers::{launcher, registration};
-use crate::{context, gucs, janitor, workers};
+use crate::{gucs, janitor, provenance, workers};
 
 /// Routes up to n committed events, as the conductor does. 0 while somebody else is routing.
 #[pg_extern]
@@ -35,7 +36,7 @@ fn dispatch(n: default!(i64, "1000")) -> Result<i64, ErrorReport> {
 
 /// A run that drove the engine would find itself in the queue.
 fn outside_of_runs(what: &str) -> EngineResult<()> {
-    match context::run() {
+    match provenance::run() {
         Some(run) => Err(EngineError::wrong_state(format!("{what}() cannot be called from a run"))
             .detail(format!("Run {run} is under way in this session."))),
         None => Ok(()),
@@ -118,7 +119,7 @@ fn conductor_at_work() -> bool {
             && !slot.is_quiesced()
             && !slot.stopped.load(Ordering::Acquire)
     };
-    crate::failpoint::skips("drain_cursor")
+    crate::pg::failpoint::skips("drain_cursor")
         || gucs::enabled() && shared().database(shmem::my_database()).is_some_and(at_work)
 }
 
@@ -129,11 +130,11 @@ const CONDUCTOR_PATIENCE: Duration = Duration::from_secs(5);
 fn wait_for_conductor() {
     // A transaction that sees only what was there when it began would not see what the conductor does.
     let slot = shared().database(shmem::my_database()).filter(|_| !snapshot::is_fixed());
-    let (Some(slot), Some(now)) = (slot, identity::as_engine(crate::store::router::present)) else { return };
+    let (Some(slot), Some(now)) = (slot, identity::as_engine(crate::event_log::cursor::present)) else { return };
     let since = Instant::now();
     while !router::has_routed(&now) && conductor_at_work() && since.elapsed() < CONDUCTOR_PATIENCE {
         slot.announce_events();
-        registration::nap(Duration::from_millis(1));
+        process::nap(Duration::from_millis(1));
     }
 }
 
@@ -169,12 +170,12 @@ fn start_workers() -> Result<bool, ErrorReport> {
 
 fn start() -> EngineResult<bool> {
     superuser_only("start_workers")?;
-    if !shared().has_launcher() && registration::start(&launcher::PROCESS).is_none() {
+    if !shared().has_launcher() && process::start(&workers::launcher::PROCESS).is_none() {
         return Err(EngineError::out_of_workers("could not start the launcher")
             .detail("All background worker slots are in use.")
             .hint("Raise max_worker_processes and restart the server."));
     }
-    launcher::expect(shmem::my_database());
+    shared().look_at_database(shmem::my_database());
     Ok(true)
 }
 
@@ -217,7 +218,7 @@ fn announce_extension() -> Result<(), ErrorReport> {
         partitions::ensure(table, today, today + 1);
     }
     if shared().has_launcher() {
-        workers::wake::launcher_at_commit();
+        at_commit::launcher_at_commit();
     } else {
         pgrx::ereport!(
             PgLogLevel::NOTICE,
@@ -266,7 +267,7 @@ fn status_rows() -> Vec<StatusRow> {
         _ => row("conductor", "not running", None),
     };
     rows.push(conductor);
-    rows.extend(read_only::frozen().map(|level| {
+    rows.extend(shmem::frozen().map(|level| {
         let (place, command) = level.words();
         let detail = format!(
             "default_transaction_read_only is on for {place}: nothing is routed, run or delivered. The work goes on after: \
@@ -337,7 +338,7 @@ fn courier_row(slot: &DatabaseSlot) -> Option<WorkerRow> {
 #[pg_extern(sql = false)]
 fn running() -> pgrx::JsonB {
     let user = identity::current_user();
-    let owner = |slot: &shmem::ExecutorSlot| pg_sys::Oid::from(slot.owner.load(Ordering::Acquire));
+    let owner = |slot: &ExecutorSlot| pg_sys::Oid::from(slot.owner.load(Ordering::Acquire));
     let shown = shared().executors_of(shmem::my_database()).filter(|slot| identity::has_role(user, owner(slot)));
     let rows = shown.filter_map(|slot| {
         let seen = slot.running.seen()?;

@@ -6,17 +6,17 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
 use super::by_name::Named;
-use crate::context;
 use crate::define::{self, Defined};
 use crate::error::{EngineError, EngineResult, OrReport};
+use crate::event_log::events::{NewEvent, Op, append_event};
 use crate::executor;
 use crate::loops;
 use crate::pg::identity;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::snapshot;
+use crate::provenance;
 use crate::router::compile_stored;
 use crate::store::automations::{self, Automation};
-use crate::store::events::{NewEvent, Op, append_event};
 use crate::store::{gates, live};
 use crate::timekeeper;
 use crate::webhooks;
@@ -358,7 +358,7 @@ pub fn tell(known: &Automation, from: Status, to: Status, action: &str) {
 /// Publishes that an automation's status has changed.
 pub fn announce(known: &Automation, action: &str, mut details: serde_json::Value) {
     details["automation"] = known.name.as_str().into();
-    if let Some(own) = context::automation() {
+    if let Some(own) = provenance::automation() {
         details["chain"] = serde_json::json!([own]);
     }
     append_event(&NewEvent {

@@ -9,8 +9,8 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
 use super::by_name::{Named, typed};
-use crate::context;
 use crate::error::{EngineError, EngineResult, OrReport};
+use crate::event_log::events::Event;
 use crate::executor::versions::{self, Version};
 use crate::executor::{RunOfStep, nudge_bulk};
 use crate::pg::append::next_id;
@@ -19,8 +19,8 @@ use crate::pg::query_pages::{self, Column};
 use crate::pg::statement::Spi;
 use crate::pg::subtransaction::in_subtransaction;
 use crate::pg::{clock, identity, names, settings};
+use crate::provenance;
 use crate::store::bulk::{self, Job, NewJob, RowsAs, Step};
-use crate::store::events::Event;
 use crate::store::kinds::{self, Kind};
 use crate::store::log;
 
@@ -65,7 +65,7 @@ fn begin(named: &Named<'_>, query: &str, rate: Option<f64>, approve: bool, kind:
     let rows = rows_of(name, &version.program, &columns, kind)?;
     let path = settings::current(c"search_path").and_then(|path| path.into_string().ok()).unwrap_or_default();
     let by = names::role_name(identity::current_user()).unwrap_or_default();
-    let cause = context::cause();
+    let cause = provenance::cause();
     let id = next_id("run_id_seq");
     bulk::insert(&NewJob {
         id,

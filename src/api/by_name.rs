@@ -2,9 +2,9 @@
 //! for the caller: they neither answer to a name nor make it ambiguous.
 use automation_core::by_name::{Asker, Meant, call, meant, told};
 
-use crate::context;
 use crate::error::{EngineError, EngineResult};
 use crate::pg::identity;
+use crate::provenance;
 use crate::store::automations::{self, Automation};
 
 /// A name as a call gives it.
@@ -52,8 +52,8 @@ impl Named<'_> {
     pub fn found(&self) -> EngineResult<Option<Automation>> {
         let mut known = visible(self.name);
         let tenants: Vec<Option<&str>> = known.iter().map(|known| known.tenant.as_deref()).collect();
-        let own = context::tenant();
-        let asker = if context::run().is_some() { Asker::Run(own.as_deref()) } else { Asker::Session };
+        let own = provenance::tenant();
+        let asker = if provenance::run().is_some() { Asker::Run(own.as_deref()) } else { Asker::Session };
         match meant(&tenants, self.tenant, asker) {
             Meant::One(place) => Ok(Some(known.swap_remove(place))),
             Meant::Nothing => Ok(None),

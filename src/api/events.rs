@@ -8,8 +8,8 @@ use pgrx::prelude::*;
 
 use super::topics;
 use crate::capture::{attach, naming, read};
-use crate::context;
 use crate::error::{EngineError, EngineResult, OrReport};
+use crate::event_log::events::{NewEvent, Op, append_event, claim_dedup, name_dedup};
 use crate::hearing;
 use crate::pg::catch::PgError;
 use crate::pg::clock;
@@ -17,7 +17,7 @@ use crate::pg::engine_sql::Arg;
 use crate::pg::identity::current_user;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::regclass::Regclass;
-use crate::store::events::{NewEvent, Op, append_event, claim_dedup, name_dedup};
+use crate::provenance;
 use crate::store::kinds::{self, Watched};
 use crate::store::{automations, log};
 
@@ -271,7 +271,7 @@ fn emit_event(topic: &str, payload: &Json, dedup_key: Option<&str>, tenant: Opti
     topics::check_published(topic)?;
     check_tenant(tenant)?;
     check_dedup_key(dedup_key)?;
-    let own = context::tenant();
+    let own = provenance::tenant();
     let tenant = tenant.or(own.as_deref());
     if let Some(key) = dedup_key {
         let first = claim_dedup(tenant, topic, key);

@@ -11,8 +11,8 @@ use automation_core::value::Value;
 use super::by_name::{Named, typed};
 use super::events::check_tenant;
 use super::stop::Stop;
-use crate::context;
 use crate::error::{EngineError, EngineResult, OrReport};
+use crate::event_log::events::{self, NewEvent, Op, append_event};
 use crate::executor;
 use crate::pg::append::next_id;
 use crate::pg::catch::PgError;
@@ -20,10 +20,10 @@ use crate::pg::clock;
 use crate::pg::identity;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::key_lock::{self, Sort};
+use crate::provenance;
 use crate::scope::instant;
 use crate::store::automations::{self, Automation};
 use crate::store::dispatches::{self, Dispatch};
-use crate::store::events::{self, NewEvent, Op, append_event};
 use crate::store::history::{self, EndedRun, Ending};
 use crate::store::live::{self, LiveRun};
 use crate::store::{dwells, runs, stats, step_stats, tenant_pauses};
@@ -50,7 +50,7 @@ pub fn start_child(name: &str, payload: &str, parent: i64) -> Result<i64, PgErro
 pub fn startable(named: &Named<'_>) -> EngineResult<Automation> {
     check_tenant(named.tenant.filter(|tenant| !tenant.is_empty()))?;
     let known = named.find_for_tenant()?;
-    let own = context::tenant();
+    let own = provenance::tenant();
     let tenant = named.tenant.filter(|tenant| !tenant.is_empty()).or(own.as_deref());
     if known.status == "active" {
         check_paused(&known, tenant)?;
@@ -79,7 +79,7 @@ fn order(named: &Named<'_>, payload: &str, extra: serde_json::Value) -> EngineRe
     }
     let given = named.tenant.filter(|tenant| !tenant.is_empty());
     let (name, theirs) = (known.name.as_str(), known.tenant.as_deref().or(given));
-    let own = context::tenant();
+    let own = provenance::tenant();
     if let (Some(own), Some(theirs)) = (own.as_deref(), theirs)
         && own != theirs
     {
@@ -132,7 +132,7 @@ fn cancel_matching(filter: &str) -> EngineResult<i64> {
         let holds = condition
             .holds(&scope, &mut Budget::default())
             .map_err(|error| EngineError::expression("filter", filter, &error))?;
-        if holds && context::run() != Some(id) && cancel(id)? {
+        if holds && provenance::run() != Some(id) && cancel(id)? {
             cancelled += 1;
         }
     }
@@ -171,7 +171,7 @@ fn cancel(id: i64) -> EngineResult<bool> {
 
 /// Cancels a run that is queued or waits, or says that it has ended. None if it is neither.
 fn cancel_known(id: i64, ask: bool) -> EngineResult<Option<bool>> {
-    if context::run() == Some(id) {
+    if provenance::run() == Some(id) {
         let error = EngineError::wrong_state(format!("run {id} cannot cancel itself"));
         return if ask { Err(error.hint("Use the step automation.stop().")) } else { Ok(Some(false)) };
     }
@@ -257,7 +257,7 @@ pub fn cancel_all(automation_id: i32) -> EngineResult<()> {
     super::bulk::cancel_all(automation_id, false);
     let others = |run: i64| match executor::is_in_hand(run) {
         // A run that drops its own automation goes on to its end.
-        true if context::run() == Some(run) => Ok(false),
+        true if provenance::run() == Some(run) => Ok(false),
         true => Err(in_the_same_batch(run)),
         false => Ok(true),
     };

@@ -8,11 +8,11 @@ use super::by_name::Named;
 use super::events::{Difference, check_tenant, difference};
 use super::runs::{check_paused, place, startable};
 use crate::error::{EngineError, EngineResult, OrReport};
+use crate::event_log::events::{self, Event, Op};
 use crate::pg::append::next_id;
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity;
 use crate::pg::jsonb::Jsonb;
-use crate::store::events::{self, Event, Op};
 use crate::tenant_view::TenantColumns;
 
 type Json = serde_json::Value;

@@ -8,14 +8,14 @@ use pgrx::prelude::*;
 use super::by_name::typed;
 use super::events::check_tenant;
 use super::runs::{check_paused, place};
-use crate::context;
 use crate::error::{EngineError, EngineResult, OrReport};
+use crate::event_log::events::{self, Event, NewEvent, Op, append_event};
 use crate::executor::versions;
 use crate::pg::append::next_id;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::{clock, identity};
+use crate::provenance;
 use crate::router::derived;
-use crate::store::events::{self, Event, NewEvent, Op, append_event};
 use crate::store::runs::{self, FailedRun};
 use crate::store::signals::{self, NewSignal};
 use crate::store::{automations, live, log, outbox, retries};
@@ -44,7 +44,7 @@ fn send(name: &str, payload: &serde_json::Value, key: Option<&str>, tenant: Opti
         return Err(EngineError::invalid(format!("the key of a signal has at most {MAX_SIGNAL} bytes")));
     }
     check_tenant(tenant)?;
-    let own = context::tenant();
+    let own = provenance::tenant();
     let (tenant, payload) = (tenant.or(own.as_deref()), payload.to_string());
     let signal = NewSignal { name, key, tenant, payload: &payload, sender: identity::current_user() };
     let id = signals::insert(&signal, clock::now());

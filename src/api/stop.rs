@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use crate::pg::settings::{self, Pinned};
 use crate::pg::subtransaction::in_subtransaction;
-use crate::running::Request;
+use crate::signal::running::Request;
 
 /// How long to wait for the row before the executor is interrupted again: a step may have caught the first interruption.
 const AGAIN: &std::ffi::CStr = c"50ms";

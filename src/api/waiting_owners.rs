@@ -7,7 +7,8 @@ use pgrx::pg_sys;
 use super::admin::StatusRow;
 use crate::gucs;
 use crate::pg::{clock, identity, names};
-use crate::shmem::{self, DatabaseSlot, ExecutorSlot, shared};
+use crate::signal::executor_slot::ExecutorSlot;
+use crate::signal::shmem::{self, DatabaseSlot, shared};
 use crate::store::{dispatches, owners};
 
 /// An executor that has been in one batch for so many microseconds is held.

@@ -5,9 +5,9 @@ use pgrx::pg_sys;
 use super::naming::{self, Name};
 use super::plan::{Watch, live_columns, primary_key};
 use crate::error::{EngineError, EngineResult};
+use crate::event_log::events::{NewEvent, Op, append_event};
 use crate::pg::engine_sql::run_ddl;
 use crate::pg::{identity, names, raw};
-use crate::store::events::{NewEvent, Op, append_event};
 use crate::store::kinds::{self, Kind, Watched};
 use crate::store::{automations, log, wakes};
 

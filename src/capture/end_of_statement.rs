@@ -8,8 +8,8 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use super::moved;
+use crate::event_log::events;
 use crate::pg::raw::unguarded;
-use crate::store::events;
 
 static mut PREVIOUS: pg_sys::ExecutorFinish_hook_type = None;
 

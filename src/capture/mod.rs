@@ -1,5 +1,7 @@
 //! Turning row changes into events, inside the transaction that makes them. Appends rows and arms one wake-up; no
 //! rule, filter or condition is ever looked at here.
+use crate::signal::at_commit::Listener;
+
 pub mod attach;
 pub mod end_of_statement;
 mod image;
@@ -8,6 +10,15 @@ pub mod naming;
 mod plan;
 pub mod read;
 mod trigger;
+
+/// A row that moves to another partition and has not arrived when the transaction ends was deleted.
+pub const LISTENER: Listener = Listener {
+    before_end: || moved::flush(|_| true),
+    committed: || {},
+    gone: moved::forget,
+    handed_over: |_, _| {},
+    rolled_back: |_| {},
+};
 
 /// The table under which the changes of a table are recorded: of a partition, the one that is partitioned.
 pub fn watched_root(relation: pgrx::pg_sys::Oid) -> pgrx::pg_sys::Oid {

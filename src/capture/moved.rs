@@ -11,10 +11,10 @@ use pgrx::pg_sys;
 
 use super::image::{self, Fields, Written};
 use super::plan::Plan;
-use crate::context::{self, Cause};
+use crate::event_log::events::{NewEvent, Op, buffer_event};
 use crate::gucs;
 use crate::pg::raw::unguarded;
-use crate::store::events::{NewEvent, Op, buffer_event};
+use crate::provenance::{self, Cause};
 
 /// A row on its way.
 pub struct MovedRow {
@@ -48,11 +48,11 @@ pub fn keep(plan: &Rc<Plan>, tuple: pg_sys::HeapTuple, old: &Fields) -> bool {
         columns: image::write_columns(plan, old, gucs::max_value_bytes()),
         moved_by,
         transaction,
-        cause: context::cause(),
+        cause: provenance::cause(),
         id: image::entity_id(plan, old),
         tenant: image::tenant(plan, old),
     };
-    crate::workers::wake::conductor_at_commit();
+    crate::signal::at_commit::conductor_at_commit();
     MOVED.with(|moved| moved.borrow_mut().push(row));
     true
 }

@@ -10,10 +10,10 @@ use super::image::{self, Fields};
 use super::moved::{self, MovedRow};
 use super::plan::{Plan, plan_for};
 use crate::error::EngineError;
+use crate::event_log::events::{NewEvent, Op, append_event, buffer_event};
 use crate::gucs;
 use crate::pg::raw::unguarded;
 use crate::pg::settings::Pinned;
-use crate::store::events::{NewEvent, Op, append_event, buffer_event};
 
 #[unsafe(no_mangle)]
 #[doc(hidden)]

@@ -81,7 +81,7 @@ pub fn of_owner(owner: pg_sys::Oid) -> Vec<String> {
     if let Some(refusal) = crate::store::owners::refusal(owner) {
         notices.push(format!("it will not run yet: {refusal}"));
     }
-    if !crate::workers::registration::preloaded() {
+    if !crate::signal::shmem::shared().has_launcher() {
         notices.push("no workers are running: SELECT automation.start_workers()".to_owned());
     }
     notices

@@ -11,23 +11,23 @@ use super::hold;
 use super::resume::{self, Nudge};
 use super::suspend::Suspension;
 use super::{breaker, bulk, engine_events, in_hand, run, step_counts, versions, write};
-use crate::failpoint::failpoint;
+use crate::event_log::events::{self, Event};
 use crate::gucs;
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
+use crate::pg::failpoint::failpoint;
 use crate::pg::identity;
 use crate::pg::key_lock::{self, Sort};
-use crate::running;
-use crate::shmem::{self, shared};
+use crate::signal::at_commit;
+use crate::signal::running;
+use crate::signal::shmem::{self, shared};
 use crate::store;
 use crate::store::dispatches::{self, Dispatch, Reason};
-use crate::store::events::{self, Event};
 use crate::store::gates::Refused;
 use crate::store::history::{EndedRun, Ending};
 use crate::store::live::{self, LiveRun};
 use crate::store::log::{self, Entry};
 use crate::tenant_view::TenantColumns;
-use crate::workers::wake;
 
 /// A batch is committed early once it has taken this long, so that no run waits long for another's commit.
 const TIME_SLICE: Micros = 20_000;
@@ -228,7 +228,7 @@ pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
         if claimed.is_empty() {
             break;
         }
-        wake::announce_if_claims_return();
+        at_commit::announce_if_claims_return();
         failpoint("claimed");
         batch.run(claimer, &claimed, claimed.len() as i64 > most);
         batch.turn.more |= claimed.len() as i64 == limit;
@@ -343,7 +343,7 @@ impl Cancelled {
         // or its run counts as undecided.
         let (free, undecided): (Vec<i64>, Vec<i64>) = ordered.partition(|run| key_lock::is_free(Sort::Run, *run));
         Cancelled {
-            runs: identity::as_engine(|| store::router::take_cancelled(&free)).into_iter().collect(),
+            runs: identity::as_engine(|| store::runs::take_cancelled(&free)).into_iter().collect(),
             undecided: undecided.into_iter().collect(),
         }
     }

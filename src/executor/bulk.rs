@@ -10,18 +10,18 @@ use super::bulk_item::nudge;
 use super::bulk_rows::{self, Begun};
 use super::run::error_json;
 use crate::api::runs::cancel_abandoned;
-use crate::context::{self, RunContext};
-use crate::failpoint::failpoint;
+use crate::event_log::events::{NewEvent, Op, append_event};
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
+use crate::pg::failpoint::failpoint;
 use crate::pg::identity;
 use crate::pg::subtransaction::in_subtransaction;
+use crate::provenance::{self, RunContext};
+use crate::signal::at_commit;
 use crate::store::bulk::{self, Job};
 use crate::store::bulk_tally::{self, Tally};
 use crate::store::dispatches::Dispatch;
-use crate::store::events::{NewEvent, Op, append_event};
 use crate::store::timers::{self, Timer, TimerKind};
-use crate::workers;
 
 /// How many runs of a job that is cancelled are cancelled in one transaction.
 const CANCEL_SLICE: i64 = 500;
@@ -148,7 +148,7 @@ fn begin_rows(job: &mut Job, now: Micros) {
             nudge(job.waiter(), false);
         } else if let Some(due_at) = wake_at.filter(|_| job.wake_at.is_none_or(|at| at <= now)) {
             timers::insert(&[Timer { due_at, waiter: job.waiter(), kind: TimerKind::Bulk }]);
-            workers::wake::timer_at_commit(due_at);
+            at_commit::timer_at_commit(due_at);
             job.wake_at = Some(due_at);
         }
     }
@@ -173,9 +173,9 @@ fn cancel_rows(job: &mut Job, now: Micros) {
 }
 
 /// What is written from here on goes back to the run that ordered the job.
-fn enter(job: &Job) -> Option<context::Entered> {
+fn enter(job: &Job) -> Option<provenance::Entered> {
     let (run_id, automation) = (job.cause_run?, job.automation.clone());
-    Some(context::enter(RunContext { run_id, automation, owner: job.owner, depth: job.depth, tenant: None }))
+    Some(provenance::enter(RunContext { run_id, automation, owner: job.owner, depth: job.depth, tenant: None }))
 }
 
 /// Tells of the end of a job, once: in the transaction in which it ends.

@@ -12,9 +12,9 @@ use automation_core::value::Value;
 
 use super::suspend::Suspension;
 use super::versions::Version;
+use crate::event_log::events::{Event, NewEvent, Op, append_event};
 use crate::store::bulk::{self, Outcome, RowsAs};
 use crate::store::bulk_tally::{self, Tally};
-use crate::store::events::{Event, NewEvent, Op, append_event};
 use crate::store::history::{EndedRun, Ending};
 use crate::store::wakes::Waiter;
 

@@ -13,6 +13,7 @@ use super::bind::{own_type, parameter};
 use super::bulk_item;
 use super::run::{error_json, from_expression};
 use super::versions::{self, Version};
+use crate::event_log::events::{self, Event, NewEvent, Op};
 use crate::gucs;
 use crate::pg::append::next_id;
 use crate::pg::catch::PgError;
@@ -25,7 +26,6 @@ use crate::pg::statement::Spi;
 use crate::router::tenant_matches;
 use crate::scope::EventScope;
 use crate::store::bulk::{self, Item, Job, Outcome};
-use crate::store::events::{self, Event, NewEvent, Op};
 use crate::store::kinds::{self, Kind};
 
 /// Most rows that one look goes through.

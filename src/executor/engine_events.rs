@@ -7,9 +7,9 @@ use automation_core::topic::engine::{Told, Wanted};
 use pgrx::pg_sys;
 
 use super::suspend::Suspension;
-use crate::context::{self, RunContext};
+use crate::event_log::events::{NewEvent, Op, append_event};
+use crate::provenance::{self, RunContext};
 use crate::store::engine_listeners::{self, ancestors, name_of};
-use crate::store::events::{NewEvent, Op, append_event};
 use crate::store::history::{EndedRun, Ending};
 
 type Json = serde_json::Value;
@@ -163,7 +163,7 @@ impl Teller<'_> {
             about.insert("chain".into(), chain.clone().into());
             about
         };
-        let _context = context::enter(RunContext {
+        let _context = provenance::enter(RunContext {
             run_id: self.id,
             automation: name.clone(),
             owner: self.owner,

@@ -17,15 +17,15 @@ use super::run::{self, Beginning, enter, error_json, first_walk, may_read, refus
 use super::versions::{self, Version};
 use super::walk::Run;
 use super::write;
-use crate::failpoint::failpoint;
+use crate::event_log::events::{Event, Op};
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros, POSTGRES_EPOCH};
+use crate::pg::failpoint::failpoint;
 use crate::pg::identity;
 use crate::router::{key_of, tenant_matches};
 use crate::scope::{EventScope, instant};
 use crate::store::dispatches::{self, Dispatch, Reason};
 use crate::store::dwells::{self, Dwell, Held, NewDwell};
-use crate::store::events::{Event, Op};
 use crate::store::history::{EndedRun, Ending};
 use crate::store::timers::{self, Timer, TimerKind};
 use crate::store::wakes::Waiter;
@@ -410,7 +410,7 @@ fn set_timer(run_id: i64, due_at: Micros, run: &Run) {
     let waiter =
         Waiter { run_id, wait_no: 0, owner: run.owner, automation_id: run.automation_id, version_id: run.version_id };
     identity::as_engine(|| timers::insert(&[Timer { due_at, waiter, kind: TimerKind::Held }]));
-    crate::workers::wake::timer_at_commit(due_at);
+    crate::signal::at_commit::timer_at_commit(due_at);
 }
 
 fn remove(dwell: &Dwell) {

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-use crate::context;
+use crate::provenance;
 
 thread_local!(static RUNS: RefCell<HashSet<i64>> = RefCell::new(HashSet::new()));
 
@@ -19,5 +19,5 @@ pub fn clear() {
 
 /// Asked by a step: is it about a run of its own batch?
 pub fn is_in_hand(run: i64) -> bool {
-    context::run().is_some() && RUNS.with_borrow(|runs| runs.contains(&run))
+    provenance::run().is_some() && RUNS.with_borrow(|runs| runs.contains(&run))
 }

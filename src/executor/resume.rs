@@ -15,6 +15,7 @@ use super::suspend;
 use super::sweep;
 use super::versions;
 use super::walk::{Run, Walk, Walked, too_late};
+use crate::event_log::events::Event;
 use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::pg::identity;
@@ -23,7 +24,6 @@ use crate::router::{derived, tenant_matches};
 use crate::store::automations;
 use crate::store::bulk;
 use crate::store::dispatches::Reason;
-use crate::store::events::Event;
 use crate::store::history::{self, EndedRun, Ending};
 use crate::store::live::{LiveRun, Seen, WaitNote};
 use crate::store::signals::{self, Taken};
@@ -344,7 +344,7 @@ fn by_log(
     if let Some(lookback) = lookback {
         // Events carry the time on the wall, the wait that of a clock which may have been set.
         let since = clock::now() - (clock::engine_now() - note.since).max(0);
-        for event in crate::store::router::events_after(since - lookback) {
+        for event in crate::event_log::cursor::events_after(since - lookback) {
             for event in heard(&derivers, topic, &Rc::new(event), world) {
                 if wanted(machine, topic, &event, world)
                     && machine.wake(no, Cause::Event, &world.with_event(&event)) == Woke::Moved
@@ -358,7 +358,7 @@ fn by_log(
     let Some(snapshot) = Snapshot::parse(&seen.snapshot) else { return Woke::NotYet };
     let mut above = 0;
     loop {
-        let (events, more) = crate::store::router::events_since_seen(&snapshot, seen.xid, seen.floor, above);
+        let (events, more) = crate::event_log::cursor::events_since_seen(&snapshot, seen.xid, seen.floor, above);
         let last = events.last().map(|event| event.id);
         for event in events.into_iter().flat_map(|event| heard(&derivers, topic, &Rc::new(event), world)) {
             if by_event(machine, no, Some(note), topic, &event, world) == Woke::Moved {
@@ -376,7 +376,7 @@ fn by_log(
 /// not is there.
 fn by_newest(machine: &mut Machine<'_>, no: i32, note: Option<&WaitNote>, topic: &str, world: &RunScope<'_>) -> Woke {
     let derivers = derived::current();
-    let newest = crate::store::router::newest_events().into_iter();
+    let newest = crate::event_log::cursor::newest_events().into_iter();
     for event in newest.flat_map(|event| heard(&derivers, topic, &Rc::new(event), world)) {
         if by_event(machine, no, note, topic, &event, world) == Woke::Moved {
             return Woke::Moved;

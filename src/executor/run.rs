@@ -14,14 +14,14 @@ use super::resume;
 use super::suspend;
 use super::versions::{self, Version};
 use super::walk::{Run, Walk, Walked};
-use crate::context::{self, RunContext};
 use crate::error::EngineError;
+use crate::event_log::events::{Event, Op};
 use crate::pg::catch::PgError;
 use crate::pg::clock::Micros;
 use crate::pg::identity;
-use crate::running;
+use crate::provenance::{self, RunContext};
+use crate::signal::running;
 use crate::store::dispatches::Dispatch;
-use crate::store::events::{Event, Op};
 use crate::store::history::{EndedRun, Ending};
 use crate::store::{automations, tenant_pauses};
 
@@ -217,9 +217,9 @@ fn resume_point(version: &Version, order: &serde_json::Value) -> State {
 }
 
 /// Marks what this process writes from here on as the run's.
-pub fn enter(run: &Run) -> (context::Entered, running::Shown) {
+pub fn enter(run: &Run) -> (provenance::Entered, running::Shown) {
     in_hand::note(run.id);
-    let entered = context::enter(RunContext {
+    let entered = provenance::enter(RunContext {
         run_id: run.id,
         automation: run.automation.clone(),
         owner: run.owner,

@@ -8,12 +8,12 @@ use automation_core::expr::{ExprError, ExprErrorKind, Scope};
 use automation_core::value::{Timestamp, Unreadable, Value};
 
 use crate::capture::read::{self, OwnId};
+use crate::event_log::events::Event;
 use crate::hearing::{self, Privileges};
 use crate::pg::clock::Micros;
 use crate::pg::identity;
 use crate::router::derived::DerivedTopic;
 use crate::scope::EventScope;
-use crate::store::events::Event;
 use crate::tenant_view::TenantColumns;
 
 /// The world of a run. What it has done so far is the machine's to know.

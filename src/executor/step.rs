@@ -14,6 +14,7 @@ use super::bind::{own_type, parameter};
 use super::run::from_expression;
 use super::versions::Version;
 use crate::api::topics;
+use crate::event_log::events::{NewEvent, Op, append_event};
 use crate::gucs;
 use crate::pg::catch::PgError;
 use crate::pg::parameter_types::OwnType;
@@ -21,7 +22,6 @@ use crate::pg::session::{self, StatementTimeout};
 use crate::pg::settings::{self, Pinned};
 use crate::pg::statement::{Outcome, Spi, Statement};
 use crate::pg::subtransaction::in_subtransaction;
-use crate::store::events::{NewEvent, Op, append_event};
 use crate::store::owners;
 
 /// Most rows of a result that are kept.
@@ -131,7 +131,7 @@ fn act(version: &Version, place: usize, step: &Step, scope: &dyn Scope) -> Resul
             topics::check_published(&topic).map_err(|error| PgError::new("22023", error.message().to_owned()))?;
             let value = payload.eval(scope, &mut budget).map_err(|error| from_expression(&error, payload.text()))?;
             let text = value.to_json();
-            let tenant = crate::context::tenant();
+            let tenant = crate::provenance::tenant();
             let event = NewEvent {
                 op: Some(Op::Emitted),
                 topic: Some(&topic),

@@ -12,13 +12,13 @@ use super::engine_events;
 use super::scope::RunScope;
 use super::walk::Run;
 use crate::capture::read::OwnId;
+use crate::event_log::cursor as cursor_store;
+use crate::event_log::events::{self, Event};
+use crate::event_log::ids;
 use crate::pg::clock::{self, Micros, POSTGRES_EPOCH};
 use crate::store::dispatches::Reason;
-use crate::store::event_ids;
-use crate::store::events::{self, Event};
 use crate::store::live::{LiveRun, Seen, WaitNote};
 use crate::store::log::{self, Entry};
-use crate::store::router as cursor_store;
 use crate::store::timers::{self, Timer, TimerKind};
 use crate::store::wakes::{Source, Waiter, Wake};
 
@@ -171,7 +171,7 @@ pub fn look_later(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, reason: Rea
     };
     if let Some(timer) = timer {
         timers::insert(&[timer]);
-        crate::workers::wake::timer_at_commit(timer.due_at);
+        crate::signal::at_commit::timer_at_commit(timer.due_at);
     }
 }
 
@@ -353,7 +353,7 @@ fn seen() -> Seen {
     // What this run wrote before it waits has its place before the wait.
     events::insert_buffered();
     let (present, up_to) =
-        crate::pg::identity::as_engine(|| (cursor_store::present(), event_ids::own_ceiling().unwrap_or_default()));
+        crate::pg::identity::as_engine(|| (cursor_store::present(), ids::own_ceiling().unwrap_or_default()));
     let (snapshot, floor) = present.map_or_else(Default::default, |moment| (moment.snapshot.to_text(), moment.floor));
     Seen { snapshot, xid: crate::pg::snapshot::own_transaction(), up_to, floor }
 }

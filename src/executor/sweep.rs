@@ -76,7 +76,7 @@ fn tell(claimer: &mut Claimer, live: &LiveRun, message: &str) {
 fn restore(claimer: &mut Claimer, live: &LiveRun, timers: &[Timer], wakes: &[Wake]) {
     if let Some(first) = timers.iter().map(|timer| timer.due_at).min() {
         timers::insert(timers);
-        crate::workers::wake::timer_at_commit(first);
+        crate::signal::at_commit::timer_at_commit(first);
         tell(claimer, live, "the run had lost a timer, which is set again");
     }
     if !wakes.is_empty() {

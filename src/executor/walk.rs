@@ -17,11 +17,11 @@ use super::step;
 use super::step_counts;
 use super::versions::Version;
 use super::webhook;
+use crate::event_log::events::Event;
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
-use crate::running;
 use crate::scope::instant;
-use crate::store::events::Event;
+use crate::signal::running;
 use crate::store::history::{EndedRun, Ending};
 
 /// A walk that has taken this long lets others have their turn.

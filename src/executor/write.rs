@@ -11,11 +11,12 @@ use super::in_hand;
 use super::step_counts;
 use super::suspend::Suspension;
 use super::versions;
-use crate::failpoint::failpoint;
+use crate::event_log::events::{NewEvent, Op, append_event};
 use crate::pg::clock;
+use crate::pg::failpoint::failpoint;
 use crate::pg::session;
+use crate::signal::at_commit;
 use crate::store::dispatches;
-use crate::store::events::{NewEvent, Op, append_event};
 use crate::store::gates;
 use crate::store::history::{self, EndedRun, Ending};
 use crate::store::live::{self, LiveRun};
@@ -23,7 +24,6 @@ use crate::store::stats::{self, Counts};
 use crate::store::step_stats;
 use crate::store::timers::{self, Timer};
 use crate::store::wakes::{self, Wake};
-use crate::workers;
 
 /// Writes what became of the runs of a batch and removes its dispatches.
 pub fn write(
@@ -78,7 +78,7 @@ fn suspend(claimer: &mut Claimer, suspended: &[Suspension]) {
     if !rows.is_empty() {
         timers::insert(&rows);
         let first = rows.iter().map(|timer| timer.due_at).min().unwrap_or(i64::MAX);
-        workers::wake::timer_at_commit(first);
+        at_commit::timer_at_commit(first);
     }
     failpoint("suspended");
     claimer.armed.extend(suspended.iter().flat_map(|put| put.arm.iter().copied()));

@@ -11,16 +11,16 @@ use pgrx::pg_sys;
 use super::derived::{self, Derivers};
 use super::held::HeldFields;
 
+use crate::event_log::events::Event;
 use crate::hearing::{self, Hearing};
+use crate::pg::process;
 use crate::pg::settings::Pinned;
 use crate::pg::subtransaction::in_subtransaction;
 use crate::store::automations;
-use crate::store::events::Event;
 use crate::store::log::{self, Entry};
 use crate::store::subscriptions::{self, Subscription};
 use crate::store::tenant_pauses;
 use crate::store::wakes;
-use crate::workers::registration;
 
 /// An active automation.
 pub struct Active {
@@ -86,7 +86,7 @@ pub fn note_changes(events: &[Event]) {
 /// Begins to follow fields. A session whose open transaction does the same must not hold up routing, so a worker that
 /// would have to wait for it comes back to this later.
 fn follow(held: &HeldFields) {
-    if !registration::is_worker() {
+    if !process::is_worker() {
         return held.follow();
     }
     let followed = in_subtransaction(|| {

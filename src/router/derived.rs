@@ -9,12 +9,12 @@ use automation_core::topic::engine::hears;
 use pgrx::pg_sys;
 
 use super::slow;
+use crate::event_log::events::{Event, Op};
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity;
 use crate::scope::EventScope;
 use crate::store::automations;
 use crate::store::derived_events::{self, StoredRule};
-use crate::store::events::{Event, Op};
 use crate::store::log::{self, Entry};
 
 /// A rule that fails is told of so often at most.

@@ -1,8 +1,8 @@
 //! Of changes that nobody listens to the router reads no more than their kind.
 use automation_core::topic::Ears;
 
+use crate::event_log::events::Op;
 use crate::pg::engine_sql::Row;
-use crate::store::events::Op;
 
 /// Where the log has what decides it: see sql/schema/10_tables.sql.
 const OP: usize = 9;

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use automation_core::condition::Condition;
 use automation_core::program::Program;
 
+use crate::event_log::events::{Event, Op};
 use crate::pg::clock::{self, Micros};
-use crate::store::events::{Event, Op};
 use crate::store::field_changes::{self, FieldChange};
 
 /// Longer than any `for`, which is 30 days at most.

@@ -12,9 +12,9 @@ use automation_core::program::Trigger;
 
 use super::definitions::{Active, Definitions};
 use super::{Plan, entity_key, hash};
+use crate::event_log::events::{Event, Op};
 use crate::store::dispatches::{NewDispatch, Reason};
 use crate::store::dwells::{self, Place};
-use crate::store::events::{Event, Op};
 
 /// What a batch knows of holding.
 #[derive(Default)]

@@ -72,7 +72,7 @@ pub fn place(rows: &mut [NewDispatch]) {
             state.given = top;
             if below {
                 // Executors must not trust what they know of how far the queue is empty.
-                crate::workers::wake::return_claims_at_commit();
+                crate::signal::at_commit::return_claims_at_commit();
             }
         });
     });

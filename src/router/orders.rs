@@ -4,9 +4,9 @@ use pgrx::pg_sys;
 
 use super::definitions::Definitions;
 use super::{Plan, wakes};
+use crate::event_log::events::Event;
 use crate::gucs;
 use crate::store::dispatches::Reason;
-use crate::store::events::Event;
 use crate::store::history::{EndedRun, Ending};
 use crate::store::wakes::Waiter;
 

@@ -9,9 +9,9 @@ use automation_core::topic::engine::hears;
 use pgrx::pg_sys;
 
 use super::derived::Topics;
+use crate::event_log::events::{Event, Op};
 use crate::hearing::{Hearing, Privileges};
 use crate::pg::{notify, watch};
-use crate::store::events::{Event, Op};
 use crate::store::log::{self, Entry};
 use crate::store::subscriptions::Subscription;
 

@@ -28,10 +28,10 @@ pub fn sweep(after: i64, limit: i64, begun_before: Micros) -> Swept {
         if !queued.is_empty() {
             lanes::place(&mut queued);
             dispatches::insert(&queued);
-            crate::workers::wake::work_at_commit(true);
+            crate::signal::at_commit::work_at_commit(true);
             // sweep() called by hand takes no router cursor: a conductor may queue dispatches with higher places and commit
             // them before this transaction commits.
-            crate::workers::wake::return_claims_at_commit();
+            crate::signal::at_commit::return_claims_at_commit();
         }
         let mut owners: Vec<pg_sys::Oid> = found.iter().map(|waiter| waiter.owner).collect();
         owners.sort_unstable_by_key(|owner| owner.to_u32());

@@ -9,15 +9,15 @@ use super::Plan;
 use super::definitions::{self, Active, Definitions};
 use super::matching::ran_out;
 use super::slow;
-use crate::context::Cause;
-use crate::failpoint::failpoint;
+use crate::event_log::events::{Event, NewEvent, Op, append_event};
 use crate::pg::append::next_id;
 use crate::pg::catch::PgError;
 use crate::pg::clock;
+use crate::pg::failpoint::failpoint;
 use crate::pg::subtransaction::in_subtransaction;
+use crate::provenance::Cause;
 use crate::scope::{EventScope, instant, micros};
 use crate::store::dispatches::Reason;
-use crate::store::events::{Event, NewEvent, Op, append_event};
 use crate::store::log::{self, Entry};
 use crate::store::schedules::{self, NewTick, Schedule};
 
@@ -281,7 +281,7 @@ pub fn compute_ticks_anew() {
             row.next_tick = schedule.timetable.next(instant(now)).map(micros);
             schedules::move_on(&row);
             if let Some(next) = row.next_tick {
-                crate::workers::wake::timer_at_commit(next);
+                crate::signal::at_commit::timer_at_commit(next);
             }
         }
     });

@@ -8,13 +8,13 @@ use pgrx::pg_sys;
 
 use super::derived::{DerivedTopic, Topics};
 
-use crate::failpoint::failpoint;
+use crate::event_log::events::{Event, Op};
 use crate::hearing::{self, Privileges};
 use crate::pg::clock::{self, Micros};
+use crate::pg::failpoint::failpoint;
 use crate::pg::identity;
 use crate::store::dispatches::{NewDispatch, Reason};
 use crate::store::dwells;
-use crate::store::events::{Event, Op};
 use crate::store::live;
 use crate::store::timers::{self, TimerKind};
 use crate::store::wakes::{self, Key, Source, Waiter};

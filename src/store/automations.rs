@@ -102,7 +102,7 @@ const NOTE_CHANGE: &str = "INSERT INTO automation_internal.definition_change DEF
 /// Makes every cache of definitions look again once this transaction commits.
 pub fn note_change() {
     as_engine(|| execute(NOTE_CHANGE, &[]));
-    crate::workers::wake::conductor_at_commit();
+    crate::signal::at_commit::conductor_at_commit();
 }
 
 /// The row of an automation.

@@ -3,7 +3,7 @@ use std::collections::HashSet;
 
 use pgrx::pg_sys;
 
-use super::events::Event;
+use crate::event_log::events::Event;
 use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity::as_engine;

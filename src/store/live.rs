@@ -3,8 +3,8 @@ use automation_core::gate::mode::ActiveRun;
 use pgrx::pg_sys;
 use serde::{Deserialize, Serialize};
 
-use super::events::Event;
 use super::wakes::Waiter;
+use crate::event_log::events::Event;
 use crate::pg::append::{append_plain, varlena};
 use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};

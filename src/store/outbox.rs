@@ -74,7 +74,7 @@ pub fn insert(message: &NewMessage<'_>) -> Option<Queued> {
             |row| Some(Queued { id: row.int8(1)?, message_id: row.text(2)? }),
         )
     });
-    crate::workers::wake::courier_at_commit();
+    crate::signal::at_commit::courier_at_commit();
     queued.flatten()
 }
 
@@ -129,7 +129,7 @@ pub fn queue_again(id: i64, now: Micros) -> Option<i64> {
         execute(FORGET_LETTER, &[id.into()]);
         query_one(QUEUE_AGAIN, &[id.into(), Arg::timestamp(now)], |row| row.int8(1))
     });
-    crate::workers::wake::courier_at_commit();
+    crate::signal::at_commit::courier_at_commit();
     queued.flatten()
 }
 
@@ -137,7 +137,7 @@ pub fn queue_again(id: i64, now: Micros) -> Option<i64> {
 pub fn queue_letter(letter: i64, now: Micros) -> Option<i64> {
     let queued = as_engine(|| query_one(QUEUE_LETTER, &[letter.into(), Arg::timestamp(now)], |row| row.int8(1)));
     if queued.is_some() {
-        crate::workers::wake::courier_at_commit();
+        crate::signal::at_commit::courier_at_commit();
     }
     queued.flatten()
 }

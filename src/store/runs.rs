@@ -3,6 +3,7 @@ use pgrx::pg_sys;
 
 use crate::pg::engine_sql::{Arg, execute, query, query_one};
 use crate::pg::identity::{as_engine, current_user};
+use crate::pg::table_scan::has_pages;
 use crate::pg::{clock, names};
 
 const UNROUTED: &str = "
@@ -16,6 +17,20 @@ const UNROUTED: &str = "
 /// Owner of a run that start_run() announced.
 pub fn owner_of_unrouted(run_id: i64) -> Option<pg_sys::Oid> {
     as_engine(|| query_one(UNROUTED, &[run_id.into()], |row| row.oid(1))).flatten()
+}
+
+const TAKE_CANCELLED: &str = "
+    DELETE FROM automation_internal.cancel_request AS c
+     WHERE c.run_id = ANY ($1)
+ RETURNING c.run_id";
+
+/// Which of these runs were cancelled before they were routed.
+pub fn take_cancelled(runs: &[i64]) -> Vec<i64> {
+    // Hardly ever is there any.
+    if runs.is_empty() || !has_pages("cancel_request") {
+        return Vec::new();
+    }
+    query(TAKE_CANCELLED, &[Arg::int8s(runs)], |row| row.int8(1)).into_iter().flatten().collect()
 }
 
 const OWNER_UNDER_WAY: &str = "

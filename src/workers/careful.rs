@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use pgrx::pg_sys;
 
 use crate::gucs;
-use crate::shmem::{self, shared};
+use crate::signal::shmem::{self, shared};
 use crate::store::dispatches;
 
 /// How far to look for a dispatch that nobody holds back.

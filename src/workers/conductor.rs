@@ -11,11 +11,11 @@ use pgrx::prelude::*;
 use super::courier_keeper::CourierKeeper;
 use super::freeze::{Freeze, Repeats};
 use super::pool::Pool;
-use super::registration;
 use super::txn::in_transaction;
-use crate::pg::{clock, names, read_only, settings};
+use crate::pg::process;
+use crate::pg::{clock, names, settings};
 use crate::router::{self, Routed};
-use crate::shmem::{self, DatabaseSlot, STATE_ABSENT, STATE_UNKNOWN, shared};
+use crate::signal::shmem::{self, DatabaseSlot, STATE_ABSENT, STATE_UNKNOWN, shared};
 use crate::{gucs, janitor, store};
 
 /// How often a missed hint is looked for.
@@ -48,16 +48,13 @@ unsafe extern "C-unwind" fn on_exit(_code: i32, _argument: pg_sys::Datum) {
 #[unsafe(no_mangle)]
 #[pg_guard]
 pub extern "C-unwind" fn automation_conductor_main(argument: pg_sys::Datum) {
-    registration::attend_signals();
+    process::attend_signals();
     let database = pg_sys::Oid::from(argument.value() as u32);
     // SAFETY: a worker that logs in as the bootstrap superuser.
     unsafe { pg_sys::BackgroundWorkerInitializeConnectionByOid(database, pg_sys::InvalidOid, 0) };
-    let Some(slot) = shared().database_or_new(database) else { registration::exit(1) };
+    let Some(slot) = shared().database_or_new(database) else { process::exit(1) };
     let ready = in_transaction(|| {
-        registration::set_application_name(&format!(
-            "automation_engine conductor ({})",
-            registration::database_name(database)
-        ));
+        process::set_application_name(&format!("automation_engine conductor ({})", names::database_name(database)));
         // A routed batch that a crash loses is routed again; the executor's own commit flushes what it built on.
         settings::set_session(c"synchronous_commit", c"off");
         settings::set_session(c"search_path", c"pg_catalog, pg_temp");
@@ -69,15 +66,15 @@ pub extern "C-unwind" fn automation_conductor_main(argument: pg_sys::Datum) {
         Ok(false) => {
             slot.leave_absent();
             shared().wake_launcher();
-            registration::exit(0);
+            process::exit(0);
         }
         Err(failure) => {
             warning!("automation_engine conductor: {}", failure.error().message);
-            registration::exit(1);
+            process::exit(1);
         }
     }
     slot.become_conductor(clock::now());
-    registration::at_exit(on_exit, 0);
+    process::at_exit(on_exit, 0);
     Conductor::new(database, slot).work()
 }
 
@@ -150,19 +147,19 @@ impl Conductor {
         loop {
             if self.slot.is_quiesced() || self.slot.stopped.load(Ordering::Acquire) {
                 self.stop_all();
-                registration::exit(0);
+                process::exit(0);
             }
             match self.turn() {
                 Next::Again => {
-                    registration::wait(Duration::ZERO);
+                    process::wait(Duration::ZERO);
                 }
                 Next::Wait(timeout) => {
-                    registration::wait(timeout);
+                    process::wait(timeout);
                 }
                 Next::Leave => {
                     self.stop_all();
                     self.slot.leave_absent();
-                    registration::exit(0);
+                    process::exit(0);
                 }
             }
         }
@@ -206,7 +203,7 @@ impl Conductor {
                 return Next::Again;
             }
             if heartbeat {
-                registration::report_statistics();
+                process::report_statistics();
             }
             let pool_wait = self.attend_workers(now);
             return Next::Wait(pool_wait.map_or(HEARTBEAT, |wait| wait.min(HEARTBEAT)).min(self.until_timer(now)));
@@ -300,7 +297,7 @@ impl Conductor {
         if since == 0 {
             self.slot.held_up_since.store(now, Ordering::Release);
         } else if now - since >= HELD_UP && self.slot.held_up_by.load(Ordering::Acquire) == 0 {
-            let holder = in_transaction(store::router::holder).ok().flatten();
+            let holder = in_transaction(crate::event_log::cursor::holder).ok().flatten();
             if let Some(pid) = holder {
                 self.slot.held_up_by.store(pid, Ordering::Release);
                 warning!(
@@ -343,7 +340,7 @@ impl Conductor {
         if !names::extension_installed() {
             return Look::Gone;
         }
-        if let Some(level) = read_only::frozen() {
+        if let Some(level) = shmem::frozen() {
             return Look::Frozen(level.words());
         }
         if self.slot.careful_below.load(Ordering::Acquire) == 0 {
@@ -397,7 +394,7 @@ impl Conductor {
 
     /// Wakes the executors of everybody who has work queued.
     fn serve_everybody(&mut self, now: i64) {
-        if names::extension_installed() && read_only::frozen().is_none() {
+        if names::extension_installed() && shmem::frozen().is_none() {
             self.pool.work_for(&store::dispatches::owners(), usize::MAX, now);
         }
     }

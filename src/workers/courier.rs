@@ -10,12 +10,12 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use super::processes;
-use super::registration;
 use super::txn::in_transaction;
 use crate::courier::{Answer, Policies, Record, Senders, Surroundings, prepare, record, record_interrupted};
-use crate::failpoint::{failpoint, skips};
-use crate::pg::{clock, names, read_only, settings};
-use crate::shmem::{self, DatabaseSlot, shared};
+use crate::pg::failpoint::{failpoint, skips};
+use crate::pg::process;
+use crate::pg::{clock, names, settings};
+use crate::signal::shmem::{self, DatabaseSlot, shared};
 use crate::store::deliveries::{self, Due, Message};
 use crate::{gucs, janitor};
 
@@ -44,21 +44,18 @@ unsafe extern "C-unwind" fn on_exit(_code: i32, _argument: pg_sys::Datum) {
 #[unsafe(no_mangle)]
 #[pg_guard]
 pub extern "C-unwind" fn automation_courier_main(argument: pg_sys::Datum) {
-    registration::attend_signals();
+    process::attend_signals();
     let database = pg_sys::Oid::from(argument.value() as u32);
     // SAFETY: a worker that logs in as the bootstrap superuser.
     unsafe { pg_sys::BackgroundWorkerInitializeConnectionByOid(database, pg_sys::InvalidOid, 0) };
-    let Some(slot) = shared().database(database) else { registration::exit(0) };
+    let Some(slot) = shared().database(database) else { process::exit(0) };
     // One at a time: what is marked as being sent, and not by us, was left behind.
     if !slot.become_courier(clock::now()) {
-        registration::exit(0);
+        process::exit(0);
     }
-    registration::at_exit(on_exit, 0);
+    process::at_exit(on_exit, 0);
     let ready = in_transaction(|| {
-        registration::set_application_name(&format!(
-            "automation_engine courier ({})",
-            registration::database_name(database)
-        ));
+        process::set_application_name(&format!("automation_engine courier ({})", names::database_name(database)));
         settings::set_session(c"search_path", c"pg_catalog, pg_temp");
         settings::set_session(c"default_transaction_isolation", c"read committed");
         let installed = names::extension_installed() && janitor::version_matches();
@@ -69,14 +66,14 @@ pub extern "C-unwind" fn automation_courier_main(argument: pg_sys::Datum) {
     });
     match (ready, Senders::new()) {
         (Ok(true), Ok(senders)) => Courier::new(slot, senders).work(),
-        (Ok(false), _) => registration::exit(0),
+        (Ok(false), _) => process::exit(0),
         (Err(failure), _) => {
             warning!("automation_engine courier: {}", failure.error().message);
-            registration::exit(1)
+            process::exit(1)
         }
         (_, Err(error)) => {
             warning!("automation_engine courier: {error}");
-            registration::exit(1)
+            process::exit(1)
         }
     }
 }
@@ -130,7 +127,7 @@ impl Courier {
         loop {
             // What is under way is interrupted; the next courier finds it marked.
             if self.slot.courier_stop.load(Ordering::Acquire) || !gucs::enabled() || !gucs::http() {
-                registration::exit(0);
+                process::exit(0);
             }
             self.land();
             if self.slot.outbox_filled.swap(false, Ordering::AcqRel) {
@@ -156,7 +153,7 @@ impl Courier {
             let wanted_elsewhere = self.slot.out_of_workers.load(Ordering::Acquire) || processes::is_claimed(now);
             let rest = if wanted_elsewhere || skips("courier_rest") { SECOND } else { REST };
             if now - self.idle_since >= rest {
-                registration::exit(0);
+                process::exit(0);
             }
             until = self.idle_since + rest;
         } else {
@@ -173,12 +170,12 @@ impl Courier {
             until = until.min(self.worked_at + STATISTICS_DUE);
         }
         let timeout = Duration::from_micros((until - now).clamp(0, REST) as u64 + 500);
-        let woken = registration::wait_for(self.senders.bell(), timeout);
+        let woken = process::wait_for(self.senders.bell(), timeout);
         if woken.reloaded {
             self.surroundings = Surroundings::read();
         }
         if !self.reported && clock::now() - self.worked_at >= STATISTICS_DUE {
-            registration::report_statistics();
+            process::report_statistics();
             self.reported = true;
         }
     }
@@ -218,14 +215,14 @@ impl Courier {
         let deep = now >= self.deep_at;
         let done = in_transaction(|| {
             if !names::extension_installed() {
-                registration::exit(0);
+                process::exit(0);
             }
             // SAFETY: sets a flag of the current transaction: that it was tried must survive a crash, whatever the settings say.
             unsafe { pg_sys::ForceSyncCommit() };
             landed.iter().for_each(|landed| record(landed, now));
             // Without a network nothing can be sent, and messages that are not claimed wait. Deliveries under way when the
             // database becomes read-only are recorded, and no more are begun.
-            let may_send = self.surroundings.network.is_some() && read_only::frozen().is_none();
+            let may_send = self.surroundings.network.is_some() && shmem::frozen().is_none();
             may_send.then(|| claim(&mut share, &self.surroundings, now, deep))
         });
         if !landed.is_empty() {

@@ -6,9 +6,9 @@ use automation_core::places;
 use pgrx::pg_sys;
 
 use super::processes;
-use super::registration::{self, Handle, Process};
 use crate::gucs;
-use crate::shmem::DatabaseSlot;
+use crate::pg::process::{self, Handle, Process};
+use crate::signal::shmem::DatabaseSlot;
 use crate::store::deliveries;
 
 /// How long to wait before starting another courier when one has just ended.
@@ -87,7 +87,7 @@ impl CourierKeeper {
             argument: self.database.to_u32() as usize,
             restart_after: None,
         };
-        self.handle = registration::start(&process);
+        self.handle = process::start(&process);
         self.slot.courier_starved.store(self.handle.is_none(), Ordering::Release);
         if self.handle.is_none() {
             processes::make_room(asker, now);

@@ -8,13 +8,16 @@ use pgrx::prelude::*;
 use super::careful::{self, Pick};
 use super::freeze::Repeats;
 use super::put_off::{Delay, PutOff};
-use super::registration;
 use super::txn::{Failure, in_transaction};
 use crate::executor::{self, Claimer, Turn, Work};
 use crate::pg::catch::PgError;
-use crate::pg::{clock, innocence, names, read_only, settings};
-use crate::shmem::{self, DatabaseSlot, ExecutorSlot, shared};
-use crate::{failpoint::failpoint, gucs, running, store};
+use crate::pg::failpoint::failpoint;
+use crate::pg::process;
+use crate::pg::{clock, innocence, names, settings};
+use crate::signal::executor_slot::ExecutorSlot;
+use crate::signal::running;
+use crate::signal::shmem::{self, DatabaseSlot, shared};
+use crate::{gucs, store};
 
 /// A batch that takes longer than this is followed by smaller ones.
 const SLOW_BATCH: i64 = 40_000;
@@ -47,14 +50,14 @@ unsafe extern "C-unwind" fn on_exit(_code: i32, argument: pg_sys::Datum) {
 #[unsafe(no_mangle)]
 #[pg_guard]
 pub extern "C-unwind" fn automation_executor_main(argument: pg_sys::Datum) {
-    registration::attend_signals();
+    process::attend_signals();
     innocence::attend_crashes();
     let place = argument.value();
     let slot = &shared().executors[place];
     let database = pg_sys::Oid::from(slot.database.load(Ordering::Acquire));
     let owner = pg_sys::Oid::from(slot.owner.load(Ordering::Acquire));
     if database == pg_sys::InvalidOid || owner == pg_sys::InvalidOid {
-        registration::exit(0);
+        process::exit(0);
     }
     // SAFETY: a worker that logs in as the owner; refused like any session of that role would be.
     unsafe { pg_sys::BackgroundWorkerInitializeConnectionByOid(database, owner, 0) };
@@ -62,20 +65,17 @@ pub extern "C-unwind" fn automation_executor_main(argument: pg_sys::Datum) {
         || slot.owner.load(Ordering::Acquire) != owner.to_u32()
     {
         // Whoever asked for us has gone meanwhile, and our place with him.
-        registration::exit(0);
+        process::exit(0);
     }
     slot.occupy(clock::now());
     running::become_executor(slot);
-    registration::at_exit(on_exit, place);
+    process::at_exit(on_exit, place);
     let named = in_transaction(|| {
-        registration::set_application_name(&format!(
-            "automation_engine executor ({})",
-            registration::database_name(database)
-        ));
+        process::set_application_name(&format!("automation_engine executor ({})", names::database_name(database)));
         // What others do while we work must be seen: each statement has its own snapshot, whatever the role's default is.
         settings::set_session(c"default_transaction_isolation", c"read committed");
     });
-    let Some(home) = shared().database(database).filter(|_| named.is_ok()) else { registration::exit(1) };
+    let Some(home) = shared().database(database).filter(|_| named.is_ok()) else { process::exit(1) };
     // A batch of one until it is known that runs are quick: a slow one would hold up whatever shares its batch.
     let limit = 1;
     let claimer = Claimer::new(owner, true);
@@ -107,25 +107,25 @@ fn durably() {
 
 /// Is the extension installed, is the database not read-only, and may the owner work here, now?
 fn may_work(owner: pg_sys::Oid) -> bool {
-    names::extension_installed() && read_only::frozen().is_none() && store::owners::refusal(owner).is_none()
+    names::extension_installed() && shmem::frozen().is_none() && store::owners::refusal(owner).is_none()
 }
 
 /// Sleeps until there is work, and leaves if none comes. Without a last look: should work come in this moment, the
 /// conductor, which hears of our leaving, looks itself.
 fn rest(limit: std::time::Duration) {
     let first = limit.min(STATISTICS_DUE);
-    if registration::wait(first) {
+    if process::wait(first) {
         return;
     }
-    registration::report_statistics();
-    if !registration::wait(limit - first) {
-        registration::exit(0);
+    process::report_statistics();
+    if !process::wait(limit - first) {
+        process::exit(0);
     }
 }
 
 /// Lets a session that cancels a run come first.
 fn nap() {
-    registration::wait(std::time::Duration::from_millis(1));
+    process::wait(std::time::Duration::from_millis(1));
 }
 
 struct Executor {
@@ -152,7 +152,7 @@ impl Executor {
         let mut idle_since = clock::now();
         loop {
             if self.slot.stop.load(Ordering::Acquire) || !gucs::enabled() {
-                registration::exit(0);
+                process::exit(0);
             }
             let began = clock::now();
             self.slot.begin_batch(began);
@@ -163,12 +163,12 @@ impl Executor {
             match more {
                 Some(true) => {
                     idle_since = clock::now();
-                    registration::wait(std::time::Duration::ZERO);
+                    process::wait(std::time::Duration::ZERO);
                 }
-                Some(false) if idle >= idle_limit.as_micros() => registration::exit(0),
+                Some(false) if idle >= idle_limit.as_micros() => process::exit(0),
                 Some(false) => rest(idle_limit),
                 None => {
-                    registration::wait(std::time::Duration::from_millis(20 << self.failures.min(6)));
+                    process::wait(std::time::Duration::from_millis(20 << self.failures.min(6)));
                 }
             }
         }
@@ -186,7 +186,7 @@ impl Executor {
             Careful::Free => Work::UpTo(self.limit),
             Careful::From(id) => Work::From(id, self.limit),
             Careful::Wait => {
-                registration::wait(std::time::Duration::from_millis(10));
+                process::wait(std::time::Duration::from_millis(10));
                 return Some(true);
             }
         };
@@ -219,14 +219,14 @@ impl Executor {
                 if let (Work::Only(id), true) = (work, self.counted.is_some()) {
                     if turn.runs == 0 && !self.is_gone(id) {
                         // Somebody looked at it just now; it is still ours to try.
-                        registration::wait(std::time::Duration::from_millis(2));
+                        process::wait(std::time::Duration::from_millis(2));
                         return Some(true);
                     }
                     self.let_go();
                 }
                 if turn.blocked && turn.runs == 0 {
                     // All dispatches that are left wait for runs that other executors execute, or are put off.
-                    registration::wait(self.put_off.rest());
+                    process::wait(self.put_off.rest());
                 }
                 Some(
                     turn.runs > 0 || turn.more || turn.blocked || turn.alone.is_some() || matches!(work, Work::Only(_)),
@@ -258,7 +258,7 @@ impl Executor {
         // This executor holds no claimed batch any more.
         self.slot.busy_since.store(0, Ordering::Release);
         self.home.announce_work();
-        registration::exit(0)
+        process::exit(0)
     }
 
     /// Looks once more, in a new snapshot, at the waits that the last commit has armed: what changed between their

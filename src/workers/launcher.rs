@@ -10,11 +10,13 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use super::processes;
-use super::registration::{self, Handle, Process};
 use super::txn::in_transaction;
 use crate::error::EngineError;
-use crate::pg::{clock, read_only};
-use crate::shmem::{self, DATABASES, DatabaseSlot, STATE_ABSENT, STATE_PRESENT, STATE_STARTING, STATE_UNKNOWN, shared};
+use crate::pg::process::{self, Handle, Process};
+use crate::pg::{clock, names, read_only};
+use crate::signal::shmem::{
+    self, DATABASES, DatabaseSlot, STATE_ABSENT, STATE_PRESENT, STATE_STARTING, STATE_UNKNOWN, shared,
+};
 
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(1);
@@ -30,14 +32,6 @@ pub const PROCESS: Process<'static> = Process {
     restart_after: Some(1),
 };
 
-/// Makes the launcher look at a database that may have got or lost the extension.
-pub fn expect(database: pg_sys::Oid) {
-    if let Some(slot) = shared().expect_database(database) {
-        slot.announce_events();
-    }
-    shared().wake_launcher();
-}
-
 unsafe extern "C-unwind" fn on_exit(_code: i32, _argument: pg_sys::Datum) {
     shared().leave_launcher();
 }
@@ -46,15 +40,15 @@ unsafe extern "C-unwind" fn on_exit(_code: i32, _argument: pg_sys::Datum) {
 #[unsafe(no_mangle)]
 #[pg_guard]
 pub extern "C-unwind" fn automation_launcher_main(_argument: pg_sys::Datum) {
-    registration::attend_signals();
-    if registration::in_binary_upgrade() {
-        registration::exit(0);
+    process::attend_signals();
+    if process::in_binary_upgrade() {
+        process::exit(0);
     }
     // SAFETY: a worker without a database: shared catalogs only.
     unsafe { pg_sys::BackgroundWorkerInitializeConnection(std::ptr::null(), std::ptr::null(), 0) };
-    registration::set_application_name("automation_engine launcher");
+    process::set_application_name("automation_engine launcher");
     shared().become_launcher();
-    registration::at_exit(on_exit, 0);
+    process::at_exit(on_exit, 0);
     Launcher { handles: HashMap::new(), seen: None, looked_at: 0, absent: HashSet::new(), left_out: Vec::new() }.work()
 }
 
@@ -73,7 +67,7 @@ impl Launcher {
     fn work(&mut self) -> ! {
         loop {
             let wait = self.turn();
-            registration::wait(wait);
+            process::wait(wait);
         }
     }
 
@@ -157,13 +151,13 @@ impl Launcher {
         }
         let holder = slot.quiesced_by.load(Ordering::Acquire);
         if holder != 0 {
-            if registration::is_alive(holder) {
+            if process::is_alive(holder) {
                 return true;
             }
             slot.quiesced_by.store(0, Ordering::Release);
         }
         match slot.state.load(Ordering::Acquire) {
-            STATE_PRESENT if !registration::is_alive(slot.conductor_pid.load(Ordering::Acquire)) => {
+            STATE_PRESENT if !process::is_alive(slot.conductor_pid.load(Ordering::Acquire)) => {
                 slot.leave_conductor(STATE_UNKNOWN);
             }
             // Registered by a launcher that is gone; that conductor reports itself, or has ended.
@@ -190,7 +184,7 @@ impl Launcher {
             argument: database as usize,
             restart_after: None,
         };
-        match registration::start(&process) {
+        match process::start(&process) {
             Some(handle) => {
                 processes::started(asker);
                 slot.out_of_workers.store(false, Ordering::Release);
@@ -210,7 +204,7 @@ impl Launcher {
 
 /// Says in the server's log that the engine cannot work in a database.
 fn tell(database: u32) {
-    let name = in_transaction(|| registration::database_name(pg_sys::Oid::from(database)));
+    let name = in_transaction(|| names::database_name(pg_sys::Oid::from(database)));
     let name = name.unwrap_or_else(|_| database.to_string());
     EngineError::out_of_slots(format!(
         "automation_engine cannot look at database \"{name}\": all {DATABASES} slots are taken"

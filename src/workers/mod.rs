@@ -10,6 +10,4 @@ pub mod pool;
 pub mod processes;
 mod put_off;
 pub mod quiesce;
-pub mod registration;
 pub mod txn;
-pub mod wake;

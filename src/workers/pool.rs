@@ -8,10 +8,11 @@ use automation_core::places::{self, Answer, Place};
 use pgrx::pg_sys;
 
 use super::processes;
-use super::registration::{self, Handle, Process};
 use super::txn::in_transaction;
 use crate::pg::clock;
-use crate::shmem::{ExecutorSlot, shared};
+use crate::pg::process::{self, Handle, Process};
+use crate::signal::executor_slot::ExecutorSlot;
+use crate::signal::shmem::shared;
 use crate::store::{dispatches, owners};
 use crate::{gucs, janitor};
 
@@ -221,7 +222,7 @@ impl Pool {
                 argument: place,
                 restart_after: None,
             };
-            let handle = registration::start(&process);
+            let handle = process::start(&process);
             if handle.is_none() {
                 shared().executors[place].release();
             }

@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 
 use automation_core::places::{self, Claim, Place};
 
-use super::registration;
-use crate::shmem::{ExecutorSlot, shared};
+use crate::pg::process;
+use crate::signal::executor_slot::ExecutorSlot;
+use crate::signal::shmem::shared;
 
 /// How soon, in microseconds, to try again for an asker that has no process at all.
 pub const AGAIN: i64 = 50_000;
@@ -46,7 +47,7 @@ pub fn make_room(asker: u64, now: i64) {
         shared().executors.iter().filter(|slot| slot.database.load(Ordering::Acquire) != 0).collect();
     let places: Vec<Place> = slots.iter().map(|slot| slot.place()).collect();
     if let Some(index) = places::take_back(&places, asker, now) {
-        registration::terminate(slots[index].pid.load(Ordering::Acquire));
+        process::terminate(slots[index].pid.load(Ordering::Acquire));
     } else if let Some(index) = places::make_room(&places, asker, now) {
         slots[index].ask_to_leave(now);
     }

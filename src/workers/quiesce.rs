@@ -11,7 +11,7 @@ use pgrx::prelude::*;
 
 use crate::capture::end_of_statement;
 use crate::pg::raw::unguarded;
-use crate::shmem::{DatabaseSlot, STATE_ABSENT, STATE_UNKNOWN, shared};
+use crate::signal::shmem::{DatabaseSlot, STATE_ABSENT, STATE_UNKNOWN, shared};
 use crate::store::kinds;
 
 /// Most milliseconds to wait for workers to leave; then the command goes on and reports what it finds.
@@ -213,7 +213,7 @@ fn hold(database: pg_sys::Oid) {
     slot.wake_conductor();
     for waited in 0..PATIENCE_MS / 5 {
         let gone = slot.conductor_pid.load(Ordering::Acquire) == 0
-            && slot.state.load(Ordering::Acquire) != crate::shmem::STATE_STARTING
+            && slot.state.load(Ordering::Acquire) != crate::signal::shmem::STATE_STARTING
             && slot.courier_pid.load(Ordering::Acquire) == 0
             && shared().executors_of(database).next().is_none();
         if gone {

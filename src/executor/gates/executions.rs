@@ -7,12 +7,12 @@ use automation_core::gate::{apart, key};
 use automation_core::program::Program;
 
 use super::Refusal;
+use crate::event_log::events::{Event, Op};
 use crate::executor::batch::Claimer;
 use crate::executor::walk::Run;
 use crate::gucs::{self, HotFlow};
 use crate::pg::clock::{self, POSTGRES_EPOCH};
 use crate::scope::instant;
-use crate::store::events::{Event, Op};
 use crate::store::gates::{Counted, add_execution, count_executions, goes_back_to};
 use crate::store::log;
 

@@ -3,12 +3,11 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::atomic::Ordering;
 
 use pgrx::pg_sys;
 
+use super::process::my_database;
 use super::{clock, names};
-use crate::shmem::{my_database, shared};
 
 /// The oids of pg_db_role_setting and of its index on (setdatabase, setrole), the same in every version.
 const RELATION: u32 = 2964;
@@ -48,12 +47,11 @@ impl Level {
 }
 
 /// Has the whole database the setting on? Then no worker writes. The order is that of a log-in: the database's setting
-/// decides, else that of all roles, else the server's.
-pub fn frozen() -> Option<Level> {
+/// decides, else that of all roles, else the server's, which the launcher has read.
+pub fn frozen(server: impl FnOnce() -> bool) -> Option<Level> {
     let database = stored(my_database(), pg_sys::InvalidOid).map(|on| (on, Level::Database));
     let all = || stored(pg_sys::InvalidOid, pg_sys::InvalidOid).map(|on| (on, Level::AllRoles));
-    let (on, level) =
-        database.or_else(all).unwrap_or_else(|| (shared().read_only.load(Ordering::Acquire), Level::System));
+    let (on, level) = database.or_else(all).unwrap_or_else(|| (server(), Level::System));
     on.then_some(level)
 }
 

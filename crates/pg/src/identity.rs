@@ -124,9 +124,9 @@ pub fn login_rights(role: pg_sys::Oid) -> Option<LoginRights> {
 fn may_connect(role: pg_sys::Oid) -> bool {
     // SAFETY: catalog look-ups.
     unsafe {
-        #[cfg(any(feature = "pg14", feature = "pg15"))]
+        #[cfg(feature = "pg15")]
         let answer = pg_sys::pg_database_aclcheck(pg_sys::MyDatabaseId, role, pg_sys::ACL_CONNECT as pg_sys::AclMode);
-        #[cfg(not(any(feature = "pg14", feature = "pg15")))]
+        #[cfg(not(feature = "pg15"))]
         let answer = pg_sys::object_aclcheck(
             pg_sys::DatabaseRelationId,
             pg_sys::MyDatabaseId,
@@ -152,9 +152,9 @@ pub fn role_by_name(name: &str) -> Option<pg_sys::Oid> {
 
 /// Could `member` SET ROLE to `role`? From PostgreSQL 16 on a membership may be granted WITH SET FALSE.
 pub fn can_become(member: pg_sys::Oid, role: pg_sys::Oid) -> bool {
-    #[cfg(any(feature = "pg14", feature = "pg15"))]
+    #[cfg(feature = "pg15")]
     use pg_sys::is_member_of_role as can_set_role;
-    #[cfg(not(any(feature = "pg14", feature = "pg15")))]
+    #[cfg(not(feature = "pg15"))]
     use pg_sys::member_can_set_role as can_set_role;
     // SAFETY: a catalog look-up.
     unsafe { can_set_role(member, role) }

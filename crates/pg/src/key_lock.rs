@@ -5,6 +5,8 @@
 //! session can take one to hold the engine up.
 use pgrx::pg_sys;
 
+use super::failpoint::skips;
+
 /// What is locked; each sort has a number of its own among the locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
@@ -43,7 +45,7 @@ fn tag_of(sort: Sort, key: i64) -> pg_sys::LOCKTAG {
 
 /// Takes the lock unless another session holds it.
 pub fn try_take(sort: Sort, key: i64) -> bool {
-    if crate::failpoint::skips("key_lock") {
+    if skips("key_lock") {
         return true;
     }
     let tag = tag_of(sort, key);
@@ -63,7 +65,7 @@ pub struct Briefly(pg_sys::LOCKTAG);
 
 /// Takes the lock for a moment, waiting for a session that has it.
 pub fn wait_for_a_while(sort: Sort, key: i64) -> Option<Briefly> {
-    if crate::failpoint::skips("places_lock") {
+    if skips("places_lock") {
         return None;
     }
     wait_for(sort, key);
@@ -82,7 +84,7 @@ impl Drop for Briefly {
 
 /// Does no other session have the lock at this moment?
 pub fn is_free(sort: Sort, key: i64) -> bool {
-    if crate::failpoint::skips("key_lock") {
+    if skips("key_lock") {
         return true;
     }
     let (tag, mode) = (tag_of(sort, key), pg_sys::ShareLock as i32);

@@ -2,14 +2,15 @@
 //!
 //! A turn of the router reads a handful of events; setting up a statement over all partitions costs many times what
 //! reading them does. Here a partition costs opening it. No rights are checked: for the engine's own use alone.
+#![allow(unsafe_code)]
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use pgrx::pg_sys;
 
-use super::engine_sql::Row;
-use super::table_scan::StatementSnapshot;
-use super::{names, raw};
+use crate::pg::engine_sql::Row;
+use crate::pg::table_scan::StatementSnapshot;
+use crate::pg::{names, raw};
 
 /// Columns of the log that its indexes know: see sql/schema/10_tables.sql.
 const ID: i16 = 1;

@@ -1,14 +1,29 @@
 //! One unit of work that fails alone.
+use std::sync::OnceLock;
+
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::prelude::*;
 
 use super::catch::PgError;
-use crate::running;
+
+/// Says of an error whether it is a request to give up the whole transaction, not a failure of the work that raised it.
+type GivesUpTransaction = fn(&PgError) -> bool;
+
+static GIVES_UP_TRANSACTION: OnceLock<GivesUpTransaction> = OnceLock::new();
+
+/// Called once when the library is loaded.
+pub fn set_interruption_check(check: GivesUpTransaction) {
+    // A second call can only come from loading the library twice, with the same function.
+    let _ = GIVES_UP_TRANSACTION.set(check);
+}
+
+fn gives_up_transaction(error: &PgError) -> bool {
+    GIVES_UP_TRANSACTION.get().is_some_and(|check| check(error))
+}
 
 /// Runs `work` in a subtransaction: released if it returns Ok, rolled back if it returns Err, raises an ERROR or
-/// panics. If cancel_run() has interrupted this executor, the error is raised again after the rollback, so that the whole
-/// transaction is given up. Savepoints cannot be used from inside a function; PL/pgSQL's EXCEPTION uses the same calls.
+/// panics. An error that gives up the whole transaction, see `set_interruption_check`, is raised again after the rollback. Savepoints cannot be used from inside a function; PL/pgSQL's EXCEPTION uses the same calls.
 pub fn in_subtransaction<R>(work: impl FnOnce() -> Result<R, PgError>) -> Result<R, PgError> {
     // SAFETY: the memory context and resource owner are saved before and restored after, as PL/pgSQL does.
     let (memory, owner) = unsafe {
@@ -35,8 +50,7 @@ pub fn in_subtransaction<R>(work: impl FnOnce() -> Result<R, PgError>) -> Result
         pg_sys::CurrentResourceOwner = owner;
     }
     match outcome {
-        // The error is an interruption by cancel_run(), not a failure of `work`: it must end the whole transaction.
-        Err(error) if running::interrupted(&error) => error.raise(),
+        Err(error) if gives_up_transaction(&error) => error.raise(),
         outcome => outcome,
     }
 }

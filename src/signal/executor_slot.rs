@@ -3,8 +3,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, 
 
 use automation_core::places::{self, Place};
 
-use super::{my_pid, my_proc_number, shared, wake};
-use crate::running::Running;
+use super::running::Running;
+use super::shmem::{my_pid, my_proc_number, shared, wake};
 
 /// One executor process.
 #[repr(C)]

@@ -5,14 +5,15 @@ use std::rc::Rc;
 use automation_core::topic::engine;
 use pgrx::pg_sys;
 
-use crate::context::{self, Cause};
-use crate::pg::append::{self, Pending, Texts};
+use super::pending::{self, Pending};
+use crate::pg::append::Texts;
 use crate::pg::clock::{self, Micros};
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity;
 use crate::pg::snapshot::assigned_transaction;
 use crate::pg::statement_alone;
-use crate::workers;
+use crate::provenance::{self, Cause};
+use crate::signal::at_commit;
 
 /// What happened, as the `op` column has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +124,7 @@ pub fn append_event(event: &NewEvent<'_>) -> i64 {
     insert_buffered();
     buffer_event(event, current_command());
     insert_buffered();
-    append::last_id()
+    pending::last_id()
 }
 
 /// Notes an event that a command has caused. It is inserted when the outermost statement ends, or when enough wait, in
@@ -132,7 +133,7 @@ pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
     // Assigns the transaction its id if it has none; must come before the event's id is drawn, since the router relies on
     // ids of transactions younger than a snapshot being younger than that snapshot.
     let xid = assigned_transaction();
-    let cause = event.cause.clone().unwrap_or_else(context::cause);
+    let cause = event.cause.clone().unwrap_or_else(provenance::cause);
     let at = event.at.unwrap_or_else(clock::now);
     let texts = Texts::with_room_for(&[
         event.kind.map(str::as_bytes),
@@ -171,7 +172,7 @@ pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
         payload,
     ];
     // First, because it also sees to it that we hear of rollbacks.
-    workers::wake::conductor_at_commit();
+    at_commit::conductor_at_commit();
     // If the table is gone, the extension is being dropped under us, and there is nobody left to tell.
     PENDING.with(|pending| pending.borrow_mut().add("event", at, command, row));
 }

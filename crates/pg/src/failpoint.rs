@@ -1,5 +1,19 @@
 //! Named points at which a test can stop, fail or kill the process (feature `failpoints`; nothing otherwise).
-#![allow(unsafe_code)]
+
+#[cfg(feature = "failpoints")]
+use std::ffi::CString;
+
+#[cfg(feature = "failpoints")]
+use pgrx::GucSetting;
+
+/// The setting `automation_engine.failpoint`, registered with all others by the extension.
+#[cfg(feature = "failpoints")]
+pub static SETTING: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
+
+#[cfg(feature = "failpoints")]
+fn setting() -> Option<String> {
+    SETTING.get().map(|text| text.to_string_lossy().into_owned()).filter(|text| !text.is_empty())
+}
 
 /// Does what `automation_engine.failpoint` says about `name`, e.g. `after_claim=kill` or `before_commit/3=error`.
 #[cfg(feature = "failpoints")]
@@ -8,7 +22,7 @@ pub fn failpoint(name: &str) {
     use std::collections::HashMap;
 
     thread_local!(static PASSES: RefCell<HashMap<String, u32>> = RefCell::new(HashMap::new()));
-    let Some(setting) = crate::gucs::failpoint() else { return };
+    let Some(setting) = setting() else { return };
     for entry in setting.split(',') {
         let Some((point, action)) = entry.trim().split_once('=') else { continue };
         let (point, skip) = match point.split_once('/') {
@@ -52,7 +66,7 @@ pub fn failpoint(_name: &str) {}
 /// Is the guard of this name to be left out, as in `key_lock=skip`? So a test can show what it is there for.
 #[cfg(feature = "failpoints")]
 pub fn skips(name: &str) -> bool {
-    let Some(setting) = crate::gucs::failpoint() else { return false };
+    let Some(setting) = setting() else { return false };
     setting.split(',').any(|entry| entry.trim().split_once('=') == Some((name, "skip")))
 }
 
@@ -65,7 +79,7 @@ pub fn skips(_name: &str) -> bool {
 /// By how many microseconds the clock on the wall is ahead for this process, as `clock=ahead:86400` says in seconds.
 #[cfg(feature = "failpoints")]
 pub fn clock_is_ahead_by() -> i64 {
-    let Some(setting) = crate::gucs::failpoint() else { return 0 };
+    let Some(setting) = setting() else { return 0 };
     let seconds = setting.split(',').find_map(|entry| entry.trim().strip_prefix("clock=ahead:")?.parse::<i64>().ok());
     seconds.unwrap_or(0).saturating_mul(1_000_000)
 }

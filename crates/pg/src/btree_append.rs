@@ -80,7 +80,7 @@ pub unsafe fn append(index: pg_sys::Relation, entries: &[Entry]) -> usize {
             index,
             0,
             true,
-            #[cfg(any(feature = "pg14", feature = "pg15", feature = "pg16"))]
+            #[cfg(any(feature = "pg15", feature = "pg16"))]
             std::ptr::null_mut(),
         );
         if buffer == pg_sys::InvalidBuffer as i32 {

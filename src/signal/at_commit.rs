@@ -1,15 +1,42 @@
-//! What happens when a transaction ends: the conductor is woken if it captured something, claims that were not kept
-//! are announced. The callback runs inside Postgres' commit, where an error would take the server down, so it sets
-//! flags and latches and nothing more.
+//! The end of a transaction: the conductor is woken if the transaction captured changes, claims that were not kept are
+//! announced, and the modules that hold rows back until then (the event log, capture) are told. The callback runs inside
+//! Postgres' commit, where an error would take the server down, so it sets flags and latches and nothing more.
 #![allow(unsafe_code)]
 use std::cell::Cell;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use pgrx::pg_sys;
 
-use super::registration;
-use crate::shmem;
-use crate::store::{event_ids, events};
+use super::shmem;
+use crate::pg::process::{self, my_database};
+
+/// A module that keeps something for a transaction and must know how the transaction ends. It is told of every transaction
+/// in which one of the functions below was called.
+pub struct Listener {
+    /// The transaction is about to commit or to be prepared; errors are allowed.
+    pub before_end: fn(),
+    /// The transaction has committed. Must raise nothing.
+    pub committed: fn(),
+    /// The transaction was rolled back or prepared. Must raise nothing.
+    pub gone: fn(),
+    /// A subtransaction has ended well: its work belongs to its parent.
+    pub handed_over: fn(pg_sys::SubTransactionId, pg_sys::SubTransactionId),
+    /// A subtransaction was rolled back.
+    pub rolled_back: fn(pg_sys::SubTransactionId),
+}
+
+static LISTENERS: OnceLock<&'static [Listener]> = OnceLock::new();
+
+/// Called once when the library is loaded. The listeners are told in this order.
+pub fn set_listeners(listeners: &'static [Listener]) {
+    // A second call can only come from loading the library twice, with the same listeners.
+    let _ = LISTENERS.set(listeners);
+}
+
+fn listeners() -> &'static [Listener] {
+    LISTENERS.get().copied().unwrap_or_default()
+}
 
 thread_local! {
     static REGISTERED: Cell<bool> = const { Cell::new(false) };
@@ -55,7 +82,7 @@ pub fn timer_at_commit(due_at: i64) {
 
 /// Tells the conductor, when this transaction commits, that it has queued work for executors.
 pub fn work_at_commit(any: bool) {
-    if any && !registration::is_worker() && !QUEUED.replace(true) {
+    if any && !process::is_worker() && !QUEUED.replace(true) {
         register();
     }
 }
@@ -96,7 +123,6 @@ pub fn launcher_at_commit() {
     }
 }
 
-/// What waits shares the fate of the subtransaction that captured it.
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn on_subtransaction_event(
     event: pg_sys::SubXactEvent::Type,
@@ -105,8 +131,12 @@ unsafe extern "C-unwind" fn on_subtransaction_event(
     _argument: *mut std::ffi::c_void,
 ) {
     match event {
-        pg_sys::SubXactEvent::SUBXACT_EVENT_COMMIT_SUB => events::hand_over_buffered(subtransaction, parent),
-        pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB => events::discard_buffered(subtransaction),
+        pg_sys::SubXactEvent::SUBXACT_EVENT_COMMIT_SUB => {
+            listeners().iter().for_each(|listener| (listener.handed_over)(subtransaction, parent));
+        }
+        pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB => {
+            listeners().iter().for_each(|listener| (listener.rolled_back)(subtransaction));
+        }
         _ => {}
     }
 }
@@ -115,56 +145,51 @@ unsafe extern "C-unwind" fn on_subtransaction_event(
 unsafe extern "C-unwind" fn on_transaction_event(event: pg_sys::XactEvent::Type, _argument: *mut std::ffi::c_void) {
     match event {
         pg_sys::XactEvent::XACT_EVENT_PRE_COMMIT | pg_sys::XactEvent::XACT_EVENT_PRE_PREPARE => {
-            // Still inside the transaction: errors are allowed here.
-            crate::capture::moved::flush(|_| true);
-            events::insert_buffered();
+            listeners().iter().for_each(|listener| (listener.before_end)());
         }
         pg_sys::XactEvent::XACT_EVENT_COMMIT => {
             REQUESTED.set(false);
-            event_ids::stand_down();
-            events::forget_buffered();
+            listeners().iter().for_each(|listener| (listener.committed)());
             CLAIMED.set(false);
             if BELOW.replace(false) {
                 shmem::shared().claims_returned.fetch_add(1, Ordering::AcqRel);
             }
             let due_at = TIMER.replace(i64::MAX);
             if due_at != i64::MAX
-                && let Some(slot) = shmem::shared().database(shmem::my_database())
+                && let Some(slot) = shmem::shared().database(my_database())
             {
                 slot.announce_timer(due_at);
             }
             if QUEUED.replace(false)
-                && let Some(slot) = shmem::shared().database(shmem::my_database())
+                && let Some(slot) = shmem::shared().database(my_database())
             {
                 slot.announce_work();
             }
             if CAPTURED.replace(false)
-                && let Some(slot) = shmem::shared().database(shmem::my_database())
+                && let Some(slot) = shmem::shared().database(my_database())
             {
                 slot.announce_events();
             }
             if OUTBOX.replace(false)
-                && let Some(slot) = shmem::shared().database(shmem::my_database())
+                && let Some(slot) = shmem::shared().database(my_database())
             {
                 slot.announce_outbox();
             }
             if LAUNCH.replace(false) {
-                crate::workers::launcher::expect(shmem::my_database());
+                shmem::shared().look_at_database(my_database());
             }
         }
         pg_sys::XactEvent::XACT_EVENT_ABORT | pg_sys::XactEvent::XACT_EVENT_PREPARE => {
-            event_ids::stand_down();
+            listeners().iter().for_each(|listener| (listener.gone)());
             CAPTURED.set(false);
             QUEUED.set(false);
             TIMER.set(i64::MAX);
             LAUNCH.set(false);
             OUTBOX.set(false);
             BELOW.set(false);
-            crate::capture::moved::forget();
             if REQUESTED.replace(false) {
                 shmem::shared().wanted.forget_mine();
             }
-            events::forget_buffered();
             if CLAIMED.replace(false) {
                 shmem::shared().claims_returned.fetch_add(1, Ordering::AcqRel);
             }

@@ -1,17 +1,16 @@
 //! What the processes tell each other: who works for which database, whom to wake, what to pause. Hints only: tables
 //! hold the truth, and after a crash everything here is rebuilt.
 #![allow(unsafe_code)]
-mod executor_slot;
-
-pub use executor_slot::ExecutorSlot;
-
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use pgrx::pg_sys;
 
-use crate::failpoint::skips;
-use crate::running::Wanted;
-use crate::store::event_ids;
+use super::executor_slot::ExecutorSlot;
+use super::id_counter::{Counter, PLACES, StandBy};
+use super::running::Wanted;
+use crate::pg::failpoint::skips;
+pub use crate::pg::process::my_database;
+use crate::pg::read_only;
 
 /// Most databases with the extension.
 pub const DATABASES: usize = 64;
@@ -45,7 +44,7 @@ pub struct Shared {
     pub databases: [DatabaseSlot; DATABASES],
     pub executors: [ExecutorSlot; EXECUTORS],
     /// By the place of the process in Postgres' own array.
-    pub standing_by: [event_ids::StandBy; event_ids::PLACES],
+    pub standing_by: [StandBy; PLACES],
 }
 
 /// One database that has, or may have, the extension.
@@ -104,7 +103,7 @@ pub struct DatabaseSlot {
     pub rescued: AtomicI64,
     /// The chores of the janitor that failed when they were last tried, a bit for each, see src/janitor.rs.
     pub failing_chores: AtomicU32,
-    pub event_ids: event_ids::Counter,
+    pub event_ids: Counter,
 }
 
 /// States of a database slot.
@@ -196,7 +195,7 @@ unsafe extern "C-unwind" fn on_startup() {
     attach();
 }
 
-fn wake(proc_number: u32) {
+pub(super) fn wake(proc_number: u32) {
     if proc_number == 0 {
         return;
     }
@@ -207,7 +206,7 @@ fn wake(proc_number: u32) {
     }
 }
 
-fn my_proc_number() -> u32 {
+pub(super) fn my_proc_number() -> u32 {
     // SAFETY: both point into the same array.
     unsafe { pg_sys::MyProc.offset_from((*pg_sys::ProcGlobal).allProcs) as u32 + 1 }
 }
@@ -217,7 +216,7 @@ pub fn my_place() -> usize {
     my_proc_number() as usize - 1
 }
 
-fn my_pid() -> i32 {
+pub(super) fn my_pid() -> i32 {
     // SAFETY: reads a process global.
     unsafe { pg_sys::MyProcPid }
 }
@@ -258,6 +257,14 @@ impl Shared {
             slot.retry_at.store(0, Ordering::Release);
             slot.stopped.store(false, Ordering::Release);
         })
+    }
+
+    /// Makes the launcher look at a database that may have got or lost the extension.
+    pub fn look_at_database(&self, oid: pg_sys::Oid) {
+        if let Some(slot) = self.expect_database(oid) {
+            slot.announce_events();
+        }
+        self.wake_launcher();
     }
 
     /// The slot of a database from which workers are to stay away until the calling process lets them return.
@@ -514,8 +521,8 @@ pub fn completed_transactions() -> u64 {
     unsafe { std::ptr::read_volatile(&raw const (*pg_sys::ShmemVariableCache).xactCompletionCount) }
 }
 
-/// The database this process is connected to.
-pub fn my_database() -> pg_sys::Oid {
-    // SAFETY: reads a process global.
-    unsafe { pg_sys::MyDatabaseId }
+/// Has the whole database default_transaction_read_only on? Then no worker writes. The server's own setting is the one that the
+/// launcher has read.
+pub fn frozen() -> Option<read_only::Level> {
+    read_only::frozen(|| shared().read_only.load(Ordering::Acquire))
 }

@@ -2,14 +2,14 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-use super::event_ids;
 use super::events::Event;
-use crate::failpoint::skips;
+use super::ids;
+use super::scan::LogScan;
 use crate::pg::clock::{self, Micros};
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
-use crate::pg::log_scan::LogScan;
+use crate::pg::failpoint::skips;
 use crate::pg::snapshot::Snapshot;
-use crate::pg::table_scan::{StatementSnapshot, each_row, has_pages};
+use crate::pg::table_scan::{StatementSnapshot, each_row};
 
 /// A moment in the log: a snapshot, and the ids around it.
 #[derive(Debug, Clone)]
@@ -120,10 +120,10 @@ pub fn ahead() -> Vec<(u64, i64)> {
 /// This moment. The floor is read before the snapshot is taken, the ceiling after it.
 pub fn present() -> Option<Moment> {
     let at = clock::before_statement();
-    let floor = event_ids::floor()?;
+    let floor = ids::floor()?;
     let taken = StatementSnapshot::take();
     let mut snapshot = Snapshot::of_statement()?;
-    let ceiling = event_ids::ceiling()?;
+    let ceiling = ids::ceiling()?;
     drop(taken);
     // A snapshot never lists the transaction that takes it; for the cursor ours is as open as any other.
     snapshot.add_in_progress(crate::pg::snapshot::own_transaction());
@@ -396,20 +396,6 @@ fn joined(ranges: &[(i64, i64)]) -> Vec<(i64, i64)> {
         }
     }
     joined
-}
-
-const TAKE_CANCELLED: &str = "
-    DELETE FROM automation_internal.cancel_request AS c
-     WHERE c.run_id = ANY ($1)
- RETURNING c.run_id";
-
-/// Which of these runs were cancelled before they were routed.
-pub fn take_cancelled(runs: &[i64]) -> Vec<i64> {
-    // Hardly ever is there any.
-    if runs.is_empty() || !has_pages("cancel_request") {
-        return Vec::new();
-    }
-    query(TAKE_CANCELLED, &[Arg::int8s(runs)], |row| row.int8(1)).into_iter().flatten().collect()
 }
 
 const OLDEST_OPEN: &str = "

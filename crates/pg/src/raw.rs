@@ -121,7 +121,7 @@ pub mod unguarded {
         pub fn pq_startmsgread();
         pub fn pq_peekbyte() -> c_int;
         pub fn pq_endmsgread();
-        #[cfg(any(feature = "pg14", feature = "pg15", feature = "pg16"))]
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
         fn pq_buffer_has_data() -> bool;
         #[cfg(any(feature = "pg17", feature = "pg18"))]
         fn pq_buffer_remaining_data() -> isize;
@@ -159,7 +159,7 @@ pub mod unguarded {
             unchanged: bool,
             info: *mut pg_sys::IndexInfo,
         ) -> bool;
-        #[cfg(any(feature = "pg14", feature = "pg15", feature = "pg16"))]
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
         pub fn _bt_get_endpoint(
             index: pg_sys::Relation,
             level: u32,
@@ -210,7 +210,7 @@ pub mod unguarded {
     pub unsafe fn has_unread_message() -> bool {
         // SAFETY: reads state of the current process.
         unsafe {
-            #[cfg(any(feature = "pg14", feature = "pg15", feature = "pg16"))]
+            #[cfg(any(feature = "pg15", feature = "pg16"))]
             let unread = pq_buffer_has_data();
             #[cfg(any(feature = "pg17", feature = "pg18"))]
             let unread = pq_buffer_remaining_data() > 0;

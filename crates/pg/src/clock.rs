@@ -1,5 +1,13 @@
 //! The one place that reads the time.
+use std::ffi::CString;
+
+use pgrx::GucSetting;
+
+use super::failpoint;
 use super::raw::unguarded;
+
+/// The setting `automation_engine.clock`, registered with all others by the extension.
+pub static SETTING: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 
 /// Microseconds since 2000-01-01 00:00 UTC: Postgres' own timestamptz.
 pub type Micros = i64;
@@ -16,7 +24,7 @@ pub const SETTABLE: std::ops::Range<Micros> = -63_082_281_600_000_000..252_455_6
 pub fn now() -> Micros {
     // SAFETY: reads the system clock, nothing else.
     let now = unsafe { unguarded::GetCurrentTimestamp() };
-    now + crate::failpoint::clock_is_ahead_by()
+    now + failpoint::clock_is_ahead_by()
 }
 
 /// Microseconds by a clock that only runs forward and cannot be set; the same in all processes of a machine. For durations
@@ -54,7 +62,7 @@ pub fn set_clock() -> Option<Micros> {
     if unsafe { pgrx::pg_sys::MyBackendType } == pgrx::pg_sys::BackendType::B_BG_WORKER {
         return None;
     }
-    crate::gucs::clock()
+    SETTING.get().and_then(|text| text.to_str().ok()?.parse().ok()).filter(|at| SETTABLE.contains(at))
 }
 
 /// Days since 2000-01-01 in UTC: the number of the partition an instant belongs to.

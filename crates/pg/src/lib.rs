@@ -1,5 +1,5 @@
-//! Safe wrappers around Postgres internals. Besides the entry points, this is where unsafe code lives.
-//! Nothing here knows what an automation is.
+//! Safe wrappers around Postgres internals. Besides the entry points of the extension, this is where unsafe code lives.
+//! Nothing here knows of automations, events or runs: the extension depends on this crate, never the other way round.
 #![allow(unsafe_code)]
 
 pub mod append;
@@ -9,6 +9,7 @@ pub mod clock;
 pub mod encode;
 mod encode_nested;
 pub mod engine_sql;
+pub mod failpoint;
 pub mod identity;
 pub mod innocence;
 pub mod insert;
@@ -17,11 +18,11 @@ pub mod jsonb;
 pub mod key_lock;
 pub mod key_type;
 pub mod listen;
-pub mod log_scan;
 pub mod names;
 pub mod notify;
 pub mod numeric_text;
 pub mod parameter_types;
+pub mod process;
 pub mod query_pages;
 pub mod random;
 pub mod raw;

@@ -2,11 +2,9 @@
 //! is busy with other things makes no filter fail, because the time on the wall does not count.
 use automation_core::expr::{Watch, watch_evaluations};
 
-use crate::gucs;
-
-/// Has every evaluation of this process watched.
-pub fn install() {
-    watch_evaluations(Watch { spent, most: gucs::evaluation_timeout, serve });
+/// Has every evaluation of this process watched. `most` says how many microseconds of the processor one may take.
+pub fn install(most: fn() -> u64) {
+    watch_evaluations(Watch { spent, most, serve });
 }
 
 /// Microseconds that this thread has spent on the processor.

@@ -1,13 +1,10 @@
 //! Registering processes with the postmaster, and what every one of them does first.
-#![allow(unsafe_code)]
 use std::ffi::CStr;
 use std::time::Duration;
 
 use pgrx::pg_sys;
 
-pub use crate::pg::names::database_name;
-use crate::pg::raw::unguarded;
-use crate::shmem;
+use super::raw::unguarded;
 
 /// What to start.
 pub struct Process<'a> {
@@ -244,12 +241,14 @@ pub fn in_binary_upgrade() -> bool {
     unsafe { pg_sys::IsBinaryUpgrade }
 }
 
-pub fn preloaded() -> bool {
-    shmem::shared().has_launcher()
-}
-
 /// Is the postmaster loading us from shared_preload_libraries?
 pub fn preloading() -> bool {
     // SAFETY: reads a process global.
     unsafe { pg_sys::process_shared_preload_libraries_in_progress }
+}
+
+/// The database this process is connected to.
+pub fn my_database() -> pg_sys::Oid {
+    // SAFETY: reads a process global.
+    unsafe { pg_sys::MyDatabaseId }
 }

@@ -14,10 +14,12 @@ use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering, fe
 
 use pgrx::pg_sys;
 
-use crate::context;
+use super::executor_slot::ExecutorSlot;
+use super::shmem::shared;
 use crate::pg::catch::PgError;
 use crate::pg::clock;
-use crate::shmem::{self, ExecutorSlot, shared};
+use crate::pg::process::my_database;
+use crate::provenance;
 
 /// So many bytes of a step's name are kept, in words of eight.
 const NAME_WORDS: usize = 8;
@@ -174,7 +176,7 @@ pub fn at_step(automation: &str, run: i64, step: &str) {
 
 /// The executor of this database that executes a run.
 fn executor_of(run: i64) -> Option<&'static ExecutorSlot> {
-    shared().executors_of(shmem::my_database()).find(|slot| slot.running.executes(run))
+    shared().executors_of(my_database()).find(|slot| slot.running.executes(run))
 }
 
 /// The runs that are being cancelled.
@@ -199,7 +201,7 @@ impl Wanted {
             let entry = &self.entries[left.trailing_zeros() as usize];
             left &= left - 1;
             if entry.run.load(Ordering::Acquire) == run
-                && entry.database.load(Ordering::Acquire) == shmem::my_database().to_u32()
+                && entry.database.load(Ordering::Acquire) == my_database().to_u32()
             {
                 return true;
             }
@@ -212,7 +214,7 @@ impl Wanted {
         let before = self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).ok()?;
         let place = (!before).trailing_zeros() as usize;
         let entry = &self.entries[place];
-        entry.database.store(shmem::my_database().to_u32(), Ordering::Release);
+        entry.database.store(my_database().to_u32(), Ordering::Release);
         // SAFETY: reads a process global.
         entry.pid.store(unsafe { pg_sys::MyProcPid }, Ordering::Release);
         entry.run.store(run, Ordering::Release);
@@ -248,7 +250,7 @@ pub struct Request {
 
 impl Request {
     pub fn new(run: i64) -> Request {
-        crate::workers::wake::forget_requests_at_abort();
+        super::at_commit::forget_requests_at_abort();
         Request { run, place: shared().wanted.enter(run) }
     }
 
@@ -297,7 +299,7 @@ pub fn interrupted(error: &PgError) -> bool {
     let Some(slot) = MINE.get() else { return false };
     let signals = slot.running.signals.load(Ordering::Acquire);
     let signalled = DEALT_WITH.replace(signals) != signals;
-    let run = context::run().filter(|run| is_wanted(*run));
+    let run = provenance::run().filter(|run| is_wanted(*run));
     if run.is_some() {
         GAVE_WAY.set(run);
     }

@@ -15,8 +15,9 @@ use automation_core::topic::engine::Wanted;
 use automation_core::value::Value;
 use pgrx::pg_sys;
 
-use crate::api::by_name::{Named, typed};
-use crate::api::topics;
+use crate::definitions::by_name::{Named, typed};
+use crate::definitions::schedules;
+use crate::definitions::topics;
 use crate::error::{EngineError, EngineResult};
 use crate::executor::{call_statement, own_type};
 use crate::pg::catch::PgError;
@@ -29,7 +30,7 @@ use crate::store::automations::{self, NewVersion};
 use crate::store::gates;
 use crate::store::kinds::{self, Kind};
 use crate::store::log;
-use crate::{capture, gucs, loops, timekeeper, webhooks};
+use crate::{capture, gucs, loops, webhooks};
 
 /// What define() answers.
 pub struct Defined {
@@ -495,7 +496,7 @@ fn save(
             && let Ok(Some(action)) = from.transition(Status::Active, program.steps.len(), program.triggers.len())
         {
             automations::set_status(known.id, &known.status, "active", "user", &serde_json::json!({}));
-            crate::api::automations::tell(known, from, Status::Active, action);
+            crate::runs::pause::tell(known, from, Status::Active, action);
         }
     } else if let Some((known, _)) = &previous
         && known.status != status.word()
@@ -524,15 +525,15 @@ fn save(
     match status {
         Status::Active => {
             let was_active = previous.as_ref().is_some_and(|(known, _)| known.status == Status::Active.word());
-            timekeeper::follow(id, program, !was_active);
+            schedules::follow(id, program, !was_active);
         }
-        _ => timekeeper::rest(id),
+        _ => schedules::rest(id),
     }
     automations::note_change();
     // Whoever changes it may have mended it.
     gates::forget_failures(id);
     if previous.is_some() {
-        crate::executor::drop_changed(id, &program.triggers);
+        crate::runs::holds::drop_changed(id, &program.triggers);
     }
     let action = if previous.is_some() { "automation.redefined" } else { "automation.defined" };
     let mut details = serde_json::json!({ "version": version, "status": status.word() });

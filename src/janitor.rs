@@ -135,7 +135,7 @@ fn forget_old(today: i64) {
 /// have to pay for, so the history is read from end to end.
 fn drop_old_runs(now: i64) {
     for (automation, document) in automations::with_retention() {
-        let Ok(program) = crate::router::compile_stored(&document) else { continue };
+        let Ok(program) = crate::definitions::versions::compile_stored(&document) else { continue };
         if let Some(keep_for) = program.limits.keep_for {
             history::forget_before(automation, now.saturating_sub(keep_for));
         }
@@ -181,7 +181,7 @@ pub fn sweep_slice(after: i64, now: i64) -> Option<Swept> {
 pub fn sweep_all() -> usize {
     let (mut after, mut runs) = (0, 0);
     for job in bulk::open() {
-        crate::executor::nudge_bulk(job.waiter(), true);
+        crate::runs::bulk_item::nudge(job.waiter(), true);
     }
     loop {
         let swept = crate::router::sweep(after, 10_000, clock::now());
@@ -204,9 +204,9 @@ pub fn retire_dropped_owners() {
     bulk::retire_dropped(clock::engine_now());
     // What an executor has in hand comes next time.
     for run in live::lock(&waiting) {
-        crate::api::runs::end_waiting(&run, "owner_dropped");
+        crate::runs::cancel::end_waiting(&run, "owner_dropped");
     }
-    crate::executor::drop_held(dwells::orphaned(), "owner_dropped", None);
+    crate::runs::holds::drop_held(dwells::orphaned(), "owner_dropped", None);
 }
 
 /// Folds the notes of changed definitions together when there are so many that reading them takes time.

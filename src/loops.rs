@@ -8,9 +8,9 @@ use pgrx::pg_sys;
 use serde_json::Value as Json;
 
 use crate::capture;
+use crate::definitions::derived::{self, Derivers};
 use crate::pg::identity;
 use crate::pg::writes::Write;
-use crate::router::derived::{self, Derivers};
 use crate::store::{effects, kinds};
 
 /// What to do about a loop.

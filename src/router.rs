@@ -2,8 +2,6 @@
 //! moves the cursor, in the caller's transaction. Runs no user SQL and evaluates only filters over the event itself.
 mod deep;
 mod definitions;
-pub mod derived;
-mod ears;
 mod held;
 mod holds;
 mod lanes;
@@ -16,20 +14,22 @@ mod sweep;
 mod ticks;
 mod wakes;
 
+use crate::event_log::unread::{Batch, anything_new, next_events};
 use std::collections::HashMap;
 
 use automation_core::definition::{Mode, Ordering};
 use automation_core::expr::{Budget, Expr};
 use automation_core::gate::key;
-use automation_core::gate::tenant_view::starts_runs;
 use automation_core::topic::Ears;
 use pgrx::pg_sys;
 
-use crate::event_log::cursor::{self as cursor_store, Cursor, Late, Moment, Stretch, Use};
+use crate::definitions::hearing::Privileges;
+use crate::definitions::scope::EventScope;
+use crate::definitions::tenant_view::TenantColumns;
+use crate::event_log::cursor::{self as cursor_store, Late, Use};
 use crate::event_log::events::{self, Event, Op};
 use crate::event_log::ids;
 use crate::event_log::scan::LogScan;
-use crate::hearing::Privileges;
 use crate::pg::append::next_id;
 use crate::pg::clock::{self, Micros};
 use crate::pg::engine_sql::Row;
@@ -37,17 +37,13 @@ use crate::pg::failpoint::failpoint;
 use crate::pg::identity::{self, as_engine};
 use crate::pg::key_lock::hash;
 use crate::pg::watch;
-use crate::scope::EventScope;
 use crate::store::dispatches::{self, NewDispatch, Reason};
 use crate::store::gates::{self, Refused};
 use crate::store::history::EndedRun;
 use crate::store::log::{self, Entry};
 use crate::store::stats::{self, Counts};
-use crate::tenant_view::TenantColumns;
 use crate::{gucs, store};
 use definitions::Active;
-pub use definitions::compile_stored;
-pub use held::changed;
 use holds::Holds;
 pub use holds::key_of;
 use matching::FilterError;
@@ -61,28 +57,6 @@ pub enum Routed {
     Busy,
     /// Events read and dispatches written; `more` if the batch was cut off by the limit.
     Events { events: usize, dispatches: usize, more: bool, owners: Vec<pg_sys::Oid> },
-}
-
-/// More than that behind the floor is taken for news.
-const A_FEW: i64 = 1000;
-
-/// Is there anything to route? Takes no lock and no transaction id, so that looking leaves no trace.
-pub fn anything_new() -> bool {
-    as_engine(|| {
-        let (Some(mut cursor), Some(to)) = (cursor_store::peek(), cursor_store::present()) else { return true };
-        cursor.look_ahead();
-        cursor.to.is_some() || !next_events(&cursor, &to, A_FEW, &Ears::closed()).is_empty_and_done()
-    })
-}
-
-/// Is all routed that was committed by then? Takes no lock.
-pub fn has_routed(to: &Moment) -> bool {
-    as_engine(|| {
-        let Some(cursor) = cursor_store::peek() else { return true };
-        let mut cursor = Cursor { to: None, position: 0, ..cursor };
-        cursor.look_ahead();
-        next_events(&cursor, to, A_FEW, &Ears::closed()).is_empty_and_done()
-    })
 }
 
 /// Routes up to `limit` committed events and, unless it is known that none is due, up to as many timers that are.
@@ -118,61 +92,6 @@ pub fn route(limit: i64, with_timers: bool) -> Routed {
     })
 }
 
-struct Batch {
-    /// How many events it has.
-    members: usize,
-    /// Those of them that somebody listens to.
-    events: Vec<Event>,
-    position: i64,
-    done: bool,
-}
-
-impl Batch {
-    fn is_empty_and_done(&self) -> bool {
-        self.members == 0 && self.done
-    }
-}
-
-/// The next events of the batch in id order: visible in `to`, not visible in `from`.
-///
-/// Those of transactions that began after `from` have ids above its floor and are found by id. Below the floor there
-/// can only be events of transactions that were open then: in `from`'s list, or too young to be in it (a snapshot's
-/// xmax is the last *completed* transaction plus one, so an open one may lie above it).
-fn next_events(cursor: &Cursor, to: &Moment, limit: i64, ears: &Ears) -> Batch {
-    let judge = |row: &Row<'_>| {
-        let (xid, id) = (cursor_store::xid_of(row), row.int8(1).unwrap_or_default());
-        match to.snapshot.sees(xid) && !cursor.from.sees(xid) {
-            false => Use::Skip,
-            // Those that were routed ahead as well: their changes are yet to be noted.
-            true if ears::hear(ears, row) => Use::Read,
-            true if cursor.is_ahead(xid, id) => Use::Skip,
-            true => Use::Count,
-        }
-    };
-    let mut position = cursor.position;
-    let Some(mut log) = LogScan::open() else {
-        return Batch { members: 0, events: Vec::new(), position, done: true };
-    };
-    let mut behind = Stretch::default();
-    if position < cursor.from_floor {
-        let late: Vec<u64> = cursor.from.in_progress.iter().copied().filter(|xid| to.snapshot.sees(*xid)).collect();
-        let late = Late { listed: &late, from: cursor.from.xmax, below: to.snapshot.xmax, ..Default::default() };
-        behind = cursor_store::events_of(&mut log, &late, position, cursor.from_floor, limit, judge);
-        if behind.rows as i64 >= limit {
-            position = behind.last.unwrap_or(position);
-            return Batch { members: behind.members, events: behind.events, position, done: false };
-        }
-        position = cursor.from_floor;
-    }
-    let room = limit - behind.rows as i64;
-    let ahead = cursor_store::events_between(&mut log, position, to.ceiling, room, judge);
-    let done = (ahead.rows as i64) < room;
-    position = ahead.last.unwrap_or(position);
-    let mut events = behind.events;
-    events.extend(ahead.events);
-    Batch { members: behind.members + ahead.members, events, position, done }
-}
-
 /// Routes the events that the current transaction has written so far: drain() inside a transaction that is still open. Only
 /// this transaction sees these events and the dispatches made of them, so the router's cursor is not needed, and other
 /// sessions go on routing. The changed fields are recorded after the commit, by the router whose batch reaches these
@@ -199,39 +118,6 @@ pub fn route_own(above: i64) -> (usize, i64) {
         // What it queued has lower places than what others queue before it commits.
         crate::signal::at_commit::return_claims_at_commit();
         (events.len(), last)
-    })
-}
-
-/// Most events behind the cursor that are looked at to know whether something has just changed.
-const MOST_UNROUTED: i64 = 1000;
-
-/// The events that this transaction can see and nobody has routed yet, its own included; None if there are too many.
-pub fn unrouted() -> Option<Vec<Event>> {
-    as_engine(|| {
-        let (mut cursor, present) = (cursor_store::peek()?, cursor_store::present()?);
-        cursor.look_ahead();
-        let mut events = Vec::new();
-        // The rest of the batch under way; what has been committed since it began may have lower ids than its position.
-        if let Some(to) = cursor.to.take() {
-            let rest = next_events(&cursor, &to, MOST_UNROUTED, &Ears::open());
-            events = rest.done.then_some(rest.events)?;
-            cursor = Cursor { from: to.snapshot, from_floor: to.floor, to: None, position: 0, ahead: cursor.ahead };
-        }
-        let next = next_events(&cursor, &present, MOST_UNROUTED, &Ears::open());
-        events.extend(next.done.then_some(next.events)?);
-        events::insert_buffered();
-        let own = crate::pg::snapshot::own_transaction();
-        if own != 0 {
-            let besides = ids::own();
-            let late = Late { listed: &[own], besides: &besides, ..Default::default() };
-            let mut log = LogScan::open()?;
-            let written = cursor_store::events_of(&mut log, &late, 0, i64::MAX, MOST_UNROUTED, |_| Use::Read);
-            if written.rows as i64 == MOST_UNROUTED {
-                return None;
-            }
-            events.extend(written.events);
-        }
-        Some(events)
     })
 }
 
@@ -420,7 +306,7 @@ impl Plan {
             storm::note(dispatch.automation_id, dispatch.owner, self.now);
         }
         if !self.ended.is_empty() {
-            crate::executor::end(&self.ended);
+            crate::runs::end::end(&self.ended);
         }
         self.counts.retain(|_, counts| *counts != Counts::default());
         if !self.counts.is_empty() {
@@ -444,15 +330,6 @@ fn automation_freed(event: &Event) -> Option<i64> {
 pub fn parent_of(event: &Event) -> Option<i64> {
     let order: serde_json::Value = serde_json::from_str(event.next.as_deref()?).ok()?;
     order["parent"].as_i64()
-}
-
-/// An automation sees its own tenant's events; one without a tenant sees all but those of reserved tenants.
-pub fn tenant_matches(wanted: Option<&str>, event: &Event) -> bool {
-    match (wanted, &event.tenant) {
-        (Some(wanted), Some(tenant)) => wanted == tenant,
-        (Some(_), None) => false,
-        (None, tenant) => tenant.as_deref().is_none_or(starts_runs),
-    }
 }
 
 /// Runs that share a key start in the order of their events.

@@ -1,4 +1,5 @@
 //! Driving and watching the engine.
+use crate::event_log::unread;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -132,7 +133,7 @@ fn wait_for_conductor() {
     let slot = shared().database(shmem::my_database()).filter(|_| !snapshot::is_fixed());
     let (Some(slot), Some(now)) = (slot, identity::as_engine(crate::event_log::cursor::present)) else { return };
     let since = Instant::now();
-    while !router::has_routed(&now) && conductor_at_work() && since.elapsed() < CONDUCTOR_PATIENCE {
+    while !unread::has_routed(&now) && conductor_at_work() && since.elapsed() < CONDUCTOR_PATIENCE {
         slot.announce_events();
         process::nap(Duration::from_millis(1));
     }

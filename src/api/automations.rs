@@ -5,20 +5,17 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-use super::by_name::Named;
 use crate::define::{self, Defined};
+use crate::definitions::by_name::Named;
+use crate::definitions::schedules;
 use crate::error::{EngineError, EngineResult, OrReport};
-use crate::event_log::events::{NewEvent, Op, append_event};
-use crate::executor;
 use crate::loops;
 use crate::pg::identity;
 use crate::pg::jsonb::Jsonb;
-use crate::pg::snapshot;
-use crate::provenance;
-use crate::router::compile_stored;
+use crate::runs::pause::{tell, thaw};
+use crate::runs::{bulk, cancel, holds};
 use crate::store::automations::{self, Automation};
-use crate::store::{gates, live};
-use crate::timekeeper;
+use crate::store::gates;
 use crate::webhooks;
 
 fn row(defined: Defined) -> (String, i32, String, Vec<String>) {
@@ -332,47 +329,6 @@ fn try_transition(named: &Named<'_>, to: Status) -> Result<&'static str, NotDone
     Ok("transitioned")
 }
 
-/// What a real change of status leaves behind, whoever made it: an audit row, an event, and runs that go on.
-pub fn tell(known: &Automation, from: Status, to: Status, action: &str) {
-    let details = serde_json::json!({ "from": from.word(), "to": to.word() });
-    known.audit(action, details.clone());
-    match to {
-        Status::Active => {
-            gates::forget_failures(known.id);
-            // The person who activates has seen the executions so far: they do not count any more.
-            gates::forget_executions(known.id);
-            go_on(known.id);
-            // One that cannot be read is left out by the router as well, which says so.
-            if let Ok(program) = compile_stored(&known.document) {
-                timekeeper::follow(known.id, &program, true);
-            }
-        }
-        Status::Paused | Status::Draft => {
-            timekeeper::rest(known.id);
-            executor::drop_inactive(known.id, &format!("it was made {}", to.word()));
-        }
-    }
-    announce(known, action, details);
-}
-
-/// Publishes that an automation's status has changed.
-pub fn announce(known: &Automation, action: &str, mut details: serde_json::Value) {
-    details["automation"] = known.name.as_str().into();
-    if let Some(own) = provenance::automation() {
-        details["chain"] = serde_json::json!([own]);
-    }
-    append_event(&NewEvent {
-        op: Some(Op::Emitted),
-        kind: Some("automation"),
-        entity_id: Some(known.name.as_bytes()),
-        topic: Some(action),
-        tenant: known.tenant.as_deref().map(str::as_bytes),
-        payload: Some(details.to_string().as_bytes()),
-        role: Some(known.owner),
-        ..Default::default()
-    });
-}
-
 /// Is everything that its triggers need still there? An error if the owner may not read one of their tables.
 fn triggers_are_valid(known: &Automation, document: &serde_json::Value) -> EngineResult<bool> {
     let findings = define::examine(document, known.owner).err().unwrap_or_default();
@@ -382,22 +338,6 @@ fn triggers_are_valid(known: &Automation, document: &serde_json::Value) -> Engin
         Some(denied) => Err(denied.error),
         None => Ok(valid),
     }
-}
-
-/// Bulk jobs and runs that a pause has stopped go on.
-pub fn go_on(automation_id: i32) {
-    super::bulk::go_on(automation_id);
-    thaw(automation_id);
-}
-
-/// What on_pause => 'freeze' has stopped goes on.
-fn thaw(automation_id: i32) {
-    // Whoever froze a run held the automation's row, so all are to be seen by now, unless this transaction looks back.
-    if live::frozen(automation_id).is_empty() && !snapshot::is_fixed() {
-        return;
-    }
-    let order = serde_json::json!({ "do": "thaw", "automation_id": automation_id }).to_string();
-    append_event(&NewEvent { op: Some(Op::Moved), next: Some(order.as_bytes()), ..Default::default() });
 }
 
 /// Removes an automation. Runs that are queued or wait are cancelled (runs => 'cancel') or go on to their end
@@ -420,10 +360,10 @@ fn drop_checked(named: &Named<'_>, runs: &str) -> EngineResult<()> {
     named.find()?;
     let known = lock_visible(named, false)?.ok_or_else(|| EngineError::unknown_automation(named.name))?;
     match runs {
-        "cancel" => super::runs::cancel_all(known.id)?,
+        "cancel" => cancel::cancel_all(known.id)?,
         "finish" => {
             automations::let_runs_finish(known.id);
-            super::bulk::cancel_all(known.id, true);
+            bulk::cancel_all(known.id, true);
             thaw(known.id);
         }
         other => {
@@ -433,8 +373,8 @@ fn drop_checked(named: &Named<'_>, runs: &str) -> EngineResult<()> {
         }
     }
     gates::forget(known.id);
-    timekeeper::rest(known.id);
-    executor::drop_inactive(known.id, "it was dropped");
+    schedules::rest(known.id);
+    holds::drop_inactive(known.id, "it was dropped");
     automations::drop(known.id);
     automations::note_change();
     known.audit("automation.dropped", serde_json::json!({ "version": known.version }));

@@ -1,18 +1,14 @@
 //! Backfills and bulk steps: begun, approved, cancelled.
 use automation_core::bulk::{self as decide, JobState, Refusal};
-use automation_core::definition::{On, OnPause};
-use automation_core::machine::{Kept, Surroundings};
+use automation_core::definition::On;
 use automation_core::program::Program;
 use automation_core::topic;
-use automation_core::value::Value;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-use super::by_name::{Named, typed};
+use crate::definitions::by_name::{Named, typed};
+use crate::definitions::versions::{self};
 use crate::error::{EngineError, EngineResult, OrReport};
-use crate::event_log::events::Event;
-use crate::executor::versions::{self, Version};
-use crate::executor::{RunOfStep, nudge_bulk};
 use crate::pg::append::next_id;
 use crate::pg::catch::PgError;
 use crate::pg::query_pages::{self, Column};
@@ -20,7 +16,9 @@ use crate::pg::statement::Spi;
 use crate::pg::subtransaction::in_subtransaction;
 use crate::pg::{clock, identity, names, settings};
 use crate::provenance;
-use crate::store::bulk::{self, Job, NewJob, RowsAs, Step};
+use crate::runs::bulk::put_an_end;
+use crate::runs::bulk_item::nudge as nudge_bulk;
+use crate::store::bulk::{self, Job, NewJob, RowsAs};
 use crate::store::kinds::{self, Kind};
 use crate::store::log;
 
@@ -164,50 +162,6 @@ fn shows(kind: &Kind, columns: &[Column]) -> bool {
     })
 }
 
-/// Begins the job of a bulk step. The query runs later, in a transaction of its own.
-pub fn start_step(
-    run: &RunOfStep,
-    version: &Version,
-    query: (&str, &[Value]),
-    rate: Option<f64>,
-    event: &Event,
-    around: &Surroundings,
-) -> i64 {
-    let id = next_id("run_id_seq");
-    let values: Vec<Kept> = query.1.iter().cloned().map(Kept).collect();
-    let params = serde_json::to_string(&values).unwrap_or_else(|_| "[]".to_owned());
-    let around = serde_json::to_string(around).unwrap_or_default();
-    bulk::insert(&NewJob {
-        id,
-        owner: run.owner,
-        automation_id: run.automation_id,
-        version_id: run.version_id,
-        trigger_no: run.trigger_no,
-        needs_approval: false,
-        query: query.0,
-        params: &params,
-        search_path: &version.search_path.to_string_lossy(),
-        rate,
-        rows_as: None,
-        kind: None,
-        topic: None,
-        step: Some(Step {
-            run_id: run.id,
-            no: run.step,
-            finishes: version.program.on_pause == OnPause::Finish,
-            event: &event.to_json(),
-            surroundings: &around,
-        }),
-        cause: Some((run.id, run.depth)),
-        created_by: &names::role_name(run.owner).unwrap_or_default(),
-        now: clock::engine_now(),
-    });
-    if let Some(job) = bulk::find(id) {
-        nudge_bulk(job.waiter(), true);
-    }
-    id
-}
-
 type Outcome = (bool, Option<String>, Option<String>, Option<String>);
 
 fn told(outcome: Result<&'static str, Refusal>) -> Outcome {
@@ -271,34 +225,4 @@ fn cancel(id: i64) -> Result<&'static str, Refusal> {
     }
     log::audit_of(Some(owner), "automation.bulk_cancelled", &automation, &serde_json::json!({ "job": id }));
     Ok("transitioned")
-}
-
-/// Has a job cancelled by whoever tends it. False if that was so already.
-fn put_an_end(mut job: Job, leave_open: bool) -> Result<bool, Refusal> {
-    let Some(state) = job.state.cancel()? else { return Ok(false) };
-    job.state = state;
-    job.leave_open = leave_open;
-    bulk::save(&mut job);
-    nudge_bulk(job.waiter(), true);
-    Ok(true)
-}
-
-/// Cancels a job that a run waited for and does not any more. False if there is no such job.
-pub fn cancel_abandoned(id: i64) -> bool {
-    let Some(job) = bulk::find(id).and_then(|job| bulk::wait_for(job.id)) else { return false };
-    // One that has ended meanwhile needs nothing, and is known all the same.
-    put_an_end(job, false).is_ok() || bulk::ended(id).is_some()
-}
-
-/// Ends the jobs of an automation that is being dropped; what is under way is cancelled, or goes on to its end.
-pub fn cancel_all(automation_id: i32, leave_open: bool) {
-    // None of them has ended, so that none refuses.
-    bulk::of_automation(automation_id).into_iter().filter_map(|job| put_an_end(job, leave_open).ok()).for_each(drop);
-}
-
-/// The automation is active again, and so are its jobs.
-pub fn go_on(automation_id: i32) {
-    for job in bulk::of_automation(automation_id) {
-        nudge_bulk(job.waiter(), job.state == JobState::Querying);
-    }
 }

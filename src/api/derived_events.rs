@@ -6,11 +6,11 @@ use automation_core::topic::grants::Right;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-use super::topics;
 use crate::capture::attach;
 use crate::define;
+use crate::definitions::hearing;
+use crate::definitions::topics;
 use crate::error::{EngineError, EngineResult, OrReport};
-use crate::hearing;
 use crate::pg::{identity, names};
 use crate::store::derived_events::{self, StoredRule};
 use crate::store::kinds::{self, Kind};

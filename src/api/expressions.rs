@@ -9,10 +9,10 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
+use crate::definitions::scope::instant;
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::pg::clock::{self, Micros, POSTGRES_EPOCH};
 use crate::pg::jsonb::Jsonb;
-use crate::scope::instant;
 
 /// Evaluates an expression over given values.
 #[pg_extern(stable)]

@@ -2,7 +2,6 @@
 pub mod admin;
 pub mod automations;
 pub mod bulk;
-pub mod by_name;
 pub mod clock;
 mod deliveries;
 pub mod derived_events;
@@ -14,9 +13,7 @@ pub mod runs;
 mod secrets;
 pub mod start_with_event;
 pub mod steer;
-mod stop;
 mod subscriptions;
 pub mod tenants;
 mod topic_grants;
-pub mod topics;
-mod waiting_owners;
+pub mod waiting_owners;

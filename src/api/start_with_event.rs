@@ -4,16 +4,17 @@ use std::rc::Rc;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-use super::by_name::Named;
-use super::events::{Difference, check_tenant, difference};
-use super::runs::{check_paused, place, startable};
+use crate::capture::state::{Difference, difference};
+use crate::definitions::by_name::Named;
+use crate::definitions::tenant_view::TenantColumns;
+use crate::definitions::tenant_view::check_tenant;
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::event_log::events::{self, Event, Op};
 use crate::pg::append::next_id;
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity;
 use crate::pg::jsonb::Jsonb;
-use crate::tenant_view::TenantColumns;
+use crate::runs::order::{check_paused, place, startable};
 
 type Json = serde_json::Value;
 

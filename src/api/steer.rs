@@ -5,21 +5,21 @@ use automation_core::machine::{MAX_SIGNAL, NoStart, State};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-use super::by_name::typed;
-use super::events::check_tenant;
-use super::runs::{check_paused, place};
+use crate::definitions::by_name::typed;
+use crate::definitions::derived;
+use crate::definitions::tenant_view::TenantColumns;
+use crate::definitions::tenant_view::check_tenant;
+use crate::definitions::versions;
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::event_log::events::{self, Event, NewEvent, Op, append_event};
-use crate::executor::versions;
 use crate::pg::append::next_id;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::{clock, identity};
 use crate::provenance;
-use crate::router::derived;
+use crate::runs::order::{check_paused, place};
 use crate::store::runs::{self, FailedRun};
 use crate::store::signals::{self, NewSignal};
 use crate::store::{automations, live, log, outbox, retries};
-use crate::tenant_view::TenantColumns;
 
 /// Sends a signal. A run that waits for it by this name, and by this key and of this tenant if both have one, takes it; until
 /// one does, it is kept. Each signal is taken by one run.

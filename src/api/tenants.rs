@@ -1,12 +1,11 @@
 //! Pausing an automation without a tenant for one tenant, and starting it again.
 use automation_core::lifecycle::Status;
 
-use super::automations::{announce, go_on};
-use super::by_name::typed;
-use super::events::check_tenant;
+use crate::definitions::by_name::typed;
+use crate::definitions::tenant_view::check_tenant;
 use crate::error::{EngineError, EngineResult};
-use crate::executor;
 use crate::pg::{identity, names};
+use crate::runs::pause::{announce, for_tenant, go_on, tell_paused_for};
 use crate::store::automations::Automation;
 use crate::store::{gates, tenant_pauses};
 
@@ -48,7 +47,7 @@ fn pause(known: &Automation, tenant: &str, user: &str) -> bool {
         return false;
     }
     known.audit("automation.paused", serde_json::json!({ "from": "active", "to": "paused", "tenant": tenant }));
-    tell_paused(known, tenant, user);
+    tell_paused_for(known, tenant, user);
     true
 }
 
@@ -65,16 +64,4 @@ pub fn resume(known: &Automation, tenant: Option<&str>) -> bool {
         go_on(known.id);
     }
     !resumed.is_empty()
-}
-
-/// Publishes an event of the tenant for which an automation was paused, and ends the holds of that tenant.
-pub fn tell_paused(known: &Automation, tenant: &str, actor: &str) {
-    let told = serde_json::json!({ "from": "active", "to": "paused", "by": actor, "tenant": tenant });
-    announce(&for_tenant(known, tenant), "automation.paused", told);
-    executor::drop_inactive_for(known.id, tenant, &format!("it was paused for tenant \"{tenant}\" by {actor}"));
-}
-
-/// The automation as the tenant's events name it.
-fn for_tenant(known: &Automation, tenant: &str) -> Automation {
-    Automation { tenant: Some(tenant.to_owned()), ..known.clone() }
 }

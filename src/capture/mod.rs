@@ -9,6 +9,7 @@ pub mod moved;
 pub mod naming;
 mod plan;
 pub mod read;
+pub mod state;
 mod trigger;
 
 /// A row that moves to another partition and has not arrived when the transaction ends was deleted.

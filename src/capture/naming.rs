@@ -4,9 +4,9 @@
 //! Automations, and runs that wait, may listen to such a name: a table of a stranger must not start them.
 use pgrx::pg_sys;
 
+use crate::definitions::versions::compile_stored;
 use crate::error::{EngineError, EngineResult};
 use crate::pg::identity;
-use crate::router::compile_stored;
 use crate::store::{automations, kinds, wakes};
 
 /// What a name is to the role that wants it.

@@ -5,8 +5,8 @@ use std::ffi::CString;
 use automation_core::topic::grants::Right;
 use pgrx::pg_sys;
 
+use crate::definitions::hearing;
 use crate::error::{EngineError, EngineResult};
-use crate::hearing;
 use crate::pg::catch::PgError;
 use crate::pg::key_type::KeyType;
 use crate::pg::names;

@@ -6,7 +6,7 @@ use automation_core::topic::{engine, is_pattern};
 use pgrx::pg_sys;
 
 use super::rights;
-use crate::hearing;
+use crate::definitions::hearing;
 use crate::pg::{identity, names};
 use crate::store::{automations, kinds};
 
@@ -36,7 +36,7 @@ fn may_be_run(name: &str, tenant: Option<&str>) -> bool {
 /// Triggers on a topic that no rule of derive_event() produces, although a rule produces a topic of a similar name. A notice
 /// only: emit() may publish on the topic later.
 pub fn nearly_derived(program: &Program) -> Vec<String> {
-    let derivers = crate::router::derived::current();
+    let derivers = crate::definitions::derived::current();
     let triggers = program.triggers.iter().filter(|trigger| trigger.kind.is_none() && trigger.on == On::Event);
     let topics = triggers.flat_map(|trigger| &trigger.patterns).filter(|pattern| !is_pattern(pattern));
     let unknown = topics.filter(|topic| !derivers.topics().any(|known| known == topic.as_str()));

@@ -4,9 +4,9 @@ use automation_core::program::Program;
 use pgrx::pg_sys;
 
 use super::Finding;
+use crate::definitions::derived::Derivers;
 use crate::error::EngineError;
 use crate::pg::identity;
-use crate::router::derived::Derivers;
 use crate::store::kinds;
 
 /// Triggers on tables that the owner may not read: a run would tell the owner which rows change.

@@ -2,10 +2,12 @@
 use crate::signal::at_commit::Listener;
 
 pub mod cursor;
+mod ears;
 pub mod events;
 pub mod ids;
 mod pending;
 pub mod scan;
+pub mod unread;
 
 /// Events that wait share the fate of the transaction or subtransaction that made them.
 pub const LISTENER: Listener = Listener {

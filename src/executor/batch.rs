@@ -9,8 +9,9 @@ use pgrx::pg_sys;
 
 use super::hold;
 use super::resume::{self, Nudge};
-use super::suspend::Suspension;
-use super::{breaker, bulk, engine_events, in_hand, run, step_counts, versions, write};
+use super::{bulk, start as begin, write};
+use crate::definitions::tenant_view::TenantColumns;
+use crate::definitions::versions;
 use crate::event_log::events::{self, Event};
 use crate::gucs;
 use crate::pg::catch::PgError;
@@ -18,6 +19,10 @@ use crate::pg::clock::{self, Micros};
 use crate::pg::failpoint::failpoint;
 use crate::pg::identity;
 use crate::pg::key_lock::{self, Sort};
+use crate::runs::end::give_up;
+use crate::runs::error::error_json;
+use crate::runs::suspend::Suspension;
+use crate::runs::{breaker, engine_events, in_hand, run, step_counts};
 use crate::signal::at_commit;
 use crate::signal::running;
 use crate::signal::shmem::{self, shared};
@@ -27,7 +32,6 @@ use crate::store::gates::Refused;
 use crate::store::history::{EndedRun, Ending};
 use crate::store::live::{self, LiveRun};
 use crate::store::log::{self, Entry};
-use crate::tenant_view::TenantColumns;
 
 /// A batch is committed early once it has taken this long, so that no run waits long for another's commit.
 const TIME_SLICE: Micros = 20_000;
@@ -491,17 +495,17 @@ fn start(claimer: &mut Claimer, dispatch: &Dispatch, event: Option<&Event>) -> O
     let Some(event) = event else {
         let error = PgError::new("02000", format!("event {} is not in the log any more", dispatch.event_id));
         dead_letter(dispatch, claimer.owner, "event_missing", &error);
-        let error = Some(run::error_json(&error, None));
+        let error = Some(error_json(&error, None));
         return Outcome::Ended(EndedRun { error, ..run.ended(Ending::Failed, Some("event_missing")) });
     };
     // The attempt about to be made is counted already.
     if dispatch.attempt > MAX_CRASHES {
         let error = crashed(dispatch);
         dead_letter(dispatch, claimer.owner, "crashed_server", &error);
-        let error = Some(run::error_json(&error, None));
+        let error = Some(error_json(&error, None));
         return Outcome::Ended(EndedRun { error, ..run.ended(Ending::Failed, Some("crashed_server")) });
     }
-    run::start(claimer, run, dispatch.active, event)
+    begin::start(claimer, run, dispatch.active, event)
 }
 
 /// Tends a bulk job. What it begins comes through the queue like everything else.
@@ -522,7 +526,7 @@ fn wake(claimer: &mut Claimer, dispatch: &Dispatch, woken: &mut Woken) -> Outcom
     if dispatch.attempt > MAX_CRASHES {
         let error = crashed(dispatch);
         dead_letter(dispatch, claimer.owner, "crashed_server", &error);
-        return Outcome::Ended(resume::give_up(live, "crashed_server", &error));
+        return Outcome::Ended(give_up(live, "crashed_server", &error));
     }
     let nudges = woken.nudges.remove(&dispatch.run_id).unwrap_or_default();
     resume::resume(claimer, live, &nudges)
@@ -545,7 +549,7 @@ pub fn dead_letter(dispatch: &Dispatch, owner: pg_sys::Oid, reason: &'static str
         event_id: dispatch.reason.starts().then_some(dispatch.event_id),
         ..Default::default()
     };
-    log::dead_letter(&entry, &run::error_json(error, None));
+    log::dead_letter(&entry, &error_json(error, None));
 }
 
 /// Records that a run failed at commit (a deferred constraint, say), or cannot be tried again, after its own transaction was
@@ -559,7 +563,7 @@ pub fn fail(claimer: &mut Claimer, dispatch_id: i64, reason: &'static str, error
     let ended = if dispatch.reason.starts() {
         let event = read_events(std::slice::from_ref(&dispatch)).remove(&dispatch.event_id);
         let run = run::of_dispatch(claimer.owner, &dispatch, event.as_deref(), clock::engine_now());
-        let error = Some(run::error_json(error, None));
+        let error = Some(error_json(error, None));
         Some(EndedRun { error, ..run.ended(Ending::Failed, Some(reason)) })
     } else if dispatch.reason.holds() {
         let event = dispatch.cause.and_then(|(id, _)| read_events(std::slice::from_ref(&dispatch)).remove(&id));
@@ -574,7 +578,7 @@ pub fn fail(claimer: &mut Claimer, dispatch_id: i64, reason: &'static str, error
             // Others move it at the moment. It may succeed there, and if not, this wake is still to come.
             return;
         }
-        run.map(|live| resume::give_up(live, reason, error))
+        run.map(|live| give_up(live, reason, error))
     };
     engine_events::begin();
     step_counts::begin();

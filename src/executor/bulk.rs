@@ -6,10 +6,7 @@
 use automation_core::bulk::{self as decide, JobState};
 
 use super::batch::Claimer;
-use super::bulk_item::nudge;
 use super::bulk_rows::{self, Begun};
-use super::run::error_json;
-use crate::api::runs::cancel_abandoned;
 use crate::event_log::events::{NewEvent, Op, append_event};
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
@@ -17,6 +14,9 @@ use crate::pg::failpoint::failpoint;
 use crate::pg::identity;
 use crate::pg::subtransaction::in_subtransaction;
 use crate::provenance::{self, RunContext};
+use crate::runs::bulk_item::nudge;
+use crate::runs::cancel::cancel_abandoned;
+use crate::runs::error::error_json;
 use crate::signal::at_commit;
 use crate::store::bulk::{self, Job};
 use crate::store::bulk_tally::{self, Tally};

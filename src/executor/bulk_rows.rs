@@ -10,9 +10,9 @@ use automation_core::value::MAX_LEVELS;
 use pgrx::pg_sys;
 
 use super::bind::{own_type, parameter};
-use super::bulk_item;
-use super::run::{error_json, from_expression};
-use super::versions::{self, Version};
+use crate::definitions::scope::EventScope;
+use crate::definitions::tenant_view::tenant_matches;
+use crate::definitions::versions::{self, Version};
 use crate::event_log::events::{self, Event, NewEvent, Op};
 use crate::gucs;
 use crate::pg::append::next_id;
@@ -23,8 +23,8 @@ use crate::pg::query_pages::{self, PageRow};
 use crate::pg::session::{self, StatementTimeout};
 use crate::pg::settings::Pinned;
 use crate::pg::statement::Spi;
-use crate::router::tenant_matches;
-use crate::scope::EventScope;
+use crate::runs::bulk_item;
+use crate::runs::error::{error_json, from_expression};
 use crate::store::bulk::{self, Item, Job, Outcome};
 use crate::store::kinds::{self, Kind};
 

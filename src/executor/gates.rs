@@ -12,24 +12,22 @@ use automation_core::condition::Condition;
 use automation_core::definition::Mode;
 use automation_core::expr::{Budget, ExprError};
 use automation_core::gate::change::Occurrence;
-use automation_core::gate::{Code, apart, key};
+use automation_core::gate::{Code, key};
 use automation_core::machine::text_of;
 use automation_core::program::Dedup;
 
 use super::batch::Claimer;
-use super::run::from_expression;
-use super::scope::RunScope;
-use super::versions::Version;
-use super::walk::Run;
+use crate::definitions::numeric;
+use crate::definitions::versions::Version;
 use crate::event_log::events::Event;
-use crate::numeric;
 use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::pg::key_lock::{Sort, hash, try_take};
 use crate::router::key_of;
+use crate::runs::error::from_expression;
+use crate::runs::run::Run;
+use crate::runs::scope::RunScope;
 use crate::store::gates as store;
-use crate::store::{automations, log, tenant_pauses};
-use crate::timekeeper;
 pub use limits::{Class, admit, lock_entity};
 pub use mode::{is_its_turn, may_move};
 
@@ -202,47 +200,4 @@ fn dedup_key(dedup: &Dedup, run: &Run, scope: &RunScope<'_>) -> Option<String> {
 /// The lock on one of an automation's keys.
 fn lock_of(run: &Run, key: &str) -> i64 {
     hash(&[&run.automation_id.to_string(), key])
-}
-
-/// Takes the lock on the executions of an automation, or of a tenant if tenants are counted apart. The transaction that pauses
-/// the automation for the tenant holds that lock as well.
-pub fn lock_executions(automation: i32, tenant: Option<&str>) -> bool {
-    try_take(Sort::Executions, hash(&[&automation.to_string(), tenant.unwrap_or_default()]))
-}
-
-/// Pauses an automation, or only for a tenant, with an audit row and an event. False if the automation is not active, or another session is
-/// changing it.
-pub fn pause_by_system(actor: &str, automation: i32, tenant: Option<&str>, details: &serde_json::Value) -> bool {
-    let details = apart::details(details.clone(), tenant);
-    match tenant {
-        None => {
-            let paused = automations::pause_by_system(automation, &details);
-            if paused {
-                tell_paused(actor, automation, &details);
-            }
-            paused
-        }
-        Some(tenant) => {
-            let Some(added) = tenant_pauses::add(automation, tenant, &details) else { return false };
-            if let Some(known) = automations::find(automation).filter(|_| added) {
-                log::audit_as(actor, Some(known.owner), "automation.paused", &known.name, &details);
-                crate::api::tenants::tell_paused(&known, tenant, actor);
-            }
-            true
-        }
-    }
-}
-
-/// What remains to be said of an automation that the engine has paused.
-pub fn tell_paused(actor: &str, automation: i32, details: &serde_json::Value) {
-    let Some(known) = automations::find(automation) else { return };
-    let mut audited = details.clone();
-    if let Some(tenant) = &known.tenant {
-        audited["tenant"] = tenant.as_str().into();
-    }
-    log::audit_as(actor, Some(known.owner), "automation.paused", &known.name, &audited);
-    let told = serde_json::json!({ "from": "active", "to": "paused", "by": actor });
-    crate::api::automations::announce(&known, "automation.paused", told);
-    timekeeper::rest(known.id);
-    super::drop_inactive(known.id, &format!("it was paused by {actor}"));
 }

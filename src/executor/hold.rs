@@ -3,6 +3,8 @@
 //! Dispatches about the same entity come one after the other, in the order of its changes, so whoever is here has what is
 //! held to himself, but for sessions that pause, drop or redefine: these remove the row, and whoever locks it first wins.
 //! What a step would do is done here only when the time is over; until then only expressions are evaluated.
+use crate::runs::holds::remove;
+use crate::runs::run::of_dwell;
 use std::rc::Rc;
 
 use automation_core::expr::{Budget, ExprError, Scope};
@@ -13,17 +15,19 @@ use automation_core::value::Unreadable;
 
 use super::batch::{Claimer, MAX_CRASHES, Outcome, crashed, dead_letter};
 use super::gates::{self, Class, Origin, Refusal};
-use super::run::{self, Beginning, enter, error_json, first_walk, may_read, refused};
-use super::versions::{self, Version};
-use super::walk::Run;
-use super::write;
+use super::start::{Beginning, enter, first_walk, may_read, refused};
+use crate::definitions::scope::{EventScope, instant};
+use crate::definitions::tenant_view::tenant_matches;
+use crate::definitions::versions::{self, Version};
 use crate::event_log::events::{Event, Op};
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros, POSTGRES_EPOCH};
 use crate::pg::failpoint::failpoint;
 use crate::pg::identity;
-use crate::router::{key_of, tenant_matches};
-use crate::scope::{EventScope, instant};
+use crate::router::key_of;
+use crate::runs::error::error_json;
+use crate::runs::run;
+use crate::runs::run::Run;
 use crate::store::dispatches::{self, Dispatch, Reason};
 use crate::store::dwells::{self, Dwell, Held, NewDwell};
 use crate::store::history::{EndedRun, Ending};
@@ -383,39 +387,11 @@ fn not_readable(error: Unreadable) -> Why {
     why(Code::HoldBroken, "the change that began the hold can be read", &ExprError::from(error).message)
 }
 
-fn of_dwell(dwell: &Dwell) -> Run {
-    Run {
-        id: dwell.run_id,
-        owner: dwell.owner,
-        automation: dwell.automation.name.clone(),
-        automation_id: dwell.automation_id,
-        version_id: dwell.version_id,
-        trigger_no: dwell.trigger_no,
-        attempt: 0,
-        event_id: dwell.event.id,
-        event_at: dwell.event.occurred_at,
-        started_at: clock::engine_now(),
-        depth: dwell.event.depth,
-        parent: None,
-        kind: dwell.event.kind.clone(),
-        entity_id: dwell.event.entity_id.clone(),
-        key: None,
-        mode_key: None,
-        tenant: dwell.event.tenant.clone(),
-        item: None,
-    }
-}
-
 fn set_timer(run_id: i64, due_at: Micros, run: &Run) {
     let waiter =
         Waiter { run_id, wait_no: 0, owner: run.owner, automation_id: run.automation_id, version_id: run.version_id };
     identity::as_engine(|| timers::insert(&[Timer { due_at, waiter, kind: TimerKind::Held }]));
     crate::signal::at_commit::timer_at_commit(due_at);
-}
-
-fn remove(dwell: &Dwell) {
-    dwells::delete(dwell.run_id);
-    timers::delete(&[(dwell.run_id, 0)]);
 }
 
 fn why(code: Code, clause: &str, found: &str) -> Why {
@@ -480,56 +456,4 @@ pub fn give_up(
         (Reason::Hold | Reason::HoldCheck, false) => (ended, dispatch.attempt > MAX_CRASHES),
         _ => (ended, true),
     })
-}
-
-/// Ends what is held, with a reason.
-pub fn drop_held(all: Vec<Dwell>, reason: &str, detail: Option<&str>) {
-    let ended = all.iter().map(|dwell| {
-        remove(dwell);
-        let error = detail.map(|detail| serde_json::json!({ "detail": detail }).to_string());
-        EndedRun { error, ..of_dwell(dwell).ended(Ending::Skipped, Some(reason)) }
-    });
-    let ended: Vec<EndedRun> = ended.collect();
-    if !ended.is_empty() {
-        write::end(&ended);
-        identity::as_engine(|| write::count(&ended, &[], &[], clock::now()));
-    }
-}
-
-/// Cancels what is held, which the caller has locked.
-pub fn cancel_held(dwell: &Dwell) {
-    remove(dwell);
-    let ended = [of_dwell(dwell).ended(Ending::Cancelled, Some("cancelled"))];
-    write::end(&ended);
-    identity::as_engine(|| write::count(&ended, &[], &[], clock::now()));
-}
-
-/// The automation is not active any more.
-pub fn drop_inactive(automation: i32, detail: &str) {
-    drop_held(dwells::of_automation(automation), Code::HoldInactive.word(), Some(detail));
-}
-
-/// The automation is not active for a tenant any more: the holds of that tenant are over.
-pub fn drop_inactive_for(automation: i32, tenant: &str, detail: &str) {
-    let held = dwells::of_automation(automation).into_iter();
-    let held = held.filter(|dwell| dwell.event.tenant.as_deref() == Some(tenant));
-    drop_held(held.collect(), Code::HoldInactive.word(), Some(detail));
-}
-
-/// The automation was redefined: what triggers hold that are not what they were is over.
-pub fn drop_changed(automation: i32, triggers: &[Trigger]) {
-    let (mut gone, mut changed) = (Vec::new(), Vec::new());
-    for dwell in dwells::of_automation(automation) {
-        match triggers.iter().find(|trigger| trigger.id == dwell.trigger_id && trigger.enabled) {
-            None => gone.push(dwell),
-            Some(trigger) if trigger.fingerprint != dwell.fingerprint => changed.push(dwell),
-            Some(_) => {}
-        }
-    }
-    drop_held(gone, Code::HoldTriggerGone.word(), Some("the trigger exists and is enabled; it does not any more"));
-    drop_held(
-        changed,
-        Code::HoldTriggerChanged.word(),
-        Some("the trigger is the one that was armed; it was redefined"),
-    );
 }

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use super::batch::{Claimer, fail};
-use super::versions;
+use crate::definitions::versions;
 use crate::pg::catch::PgError;
 use crate::store::dispatches;
 use crate::store::log::{self, Entry};

@@ -1,26 +1,29 @@
 //! Moving a run that waits: a wake, a deadline, a signal, a person.
+use crate::runs::run::of_live;
 use std::rc::Rc;
 
 use automation_core::definition::OnPause;
-use automation_core::machine::{Cause, JobItem, Machine, State, Wait, WaitFor, Woke, error};
+use automation_core::machine::{Cause, Machine, State, Wait, WaitFor, Woke, error};
 use automation_core::program::{Action, StopStatus};
 use automation_core::topic::engine::hears;
 use automation_core::value::Value;
 
 use super::batch::{Claimer, Outcome};
 use super::gates::{self, Class};
-use super::run::{enter, error_json};
-use super::scope::RunScope;
-use super::suspend;
+use super::start::enter;
 use super::sweep;
-use super::versions;
-use super::walk::{Run, Walk, Walked, too_late};
+use super::walk::{Walk, Walked, too_late};
+use crate::definitions::derived;
+use crate::definitions::tenant_view::tenant_matches;
+use crate::definitions::versions;
 use crate::event_log::events::Event;
 use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::pg::identity;
 use crate::pg::snapshot::Snapshot;
-use crate::router::{derived, tenant_matches};
+use crate::runs::error::error_json;
+use crate::runs::scope::RunScope;
+use crate::runs::suspend;
 use crate::store::automations;
 use crate::store::bulk;
 use crate::store::dispatches::Reason;
@@ -35,30 +38,6 @@ pub struct Nudge {
     pub reason: Reason,
     /// The event that came.
     pub event: Option<Rc<Event>>,
-}
-
-/// A run that was taken up.
-pub fn of_live(live: &LiveRun) -> Run {
-    Run {
-        id: live.id,
-        owner: live.owner,
-        automation: live.automation.clone(),
-        automation_id: live.automation_id,
-        version_id: live.version_id,
-        trigger_no: live.trigger_no,
-        attempt: 0,
-        event_id: live.event_id,
-        event_at: live.event_at,
-        started_at: live.started_at,
-        depth: live.depth,
-        parent: live.parent,
-        kind: live.kind.clone(),
-        entity_id: live.entity_id.clone(),
-        key: live.key.clone(),
-        mode_key: live.mode_key.clone(),
-        tenant: live.tenant.clone(),
-        item: None,
-    }
 }
 
 /// What remains to be done for a run that has ended.
@@ -383,40 +362,4 @@ fn by_newest(machine: &mut Machine<'_>, no: i32, note: Option<&WaitNote>, topic:
         }
     }
     Woke::NotYet
-}
-
-/// The run is beyond help: it ends as failed, whatever it waited for.
-pub fn give_up(live: LiveRun, reason: &'static str, error: &PgError) -> EndedRun {
-    let run = of_live(&live);
-    let steps = Some(live.steps.clone()).filter(|steps| steps != "[]");
-    let (abandoned, item) = ties(&live);
-    EndedRun {
-        error: Some(error_json(error, None)),
-        steps,
-        abandoned,
-        item,
-        live: Some(live.waits),
-        ..run.ended(Ending::Failed, Some(reason))
-    }
-}
-
-/// What a run that waits has to do with others: the runs and jobs it waits for, and the row of a job that it is for.
-fn ties(live: &LiveRun) -> (Vec<i64>, Option<JobItem>) {
-    let state: Option<State> = serde_json::from_str(&live.state).ok();
-    state.map(|state| (state.children().collect(), state.job)).unwrap_or_default()
-}
-
-/// What a cancelled run leaves in the history.
-pub fn cancelled(live: &LiveRun, reason: &str) -> EndedRun {
-    let run = of_live(live);
-    let (abandoned, item) = ties(live);
-    let steps = Some(live.steps.clone()).filter(|steps| steps != "[]");
-    EndedRun {
-        ended_at: clock::engine_now(),
-        steps,
-        live: Some(live.waits.clone()),
-        abandoned,
-        item,
-        ..run.ended(Ending::Cancelled, Some(reason))
-    }
 }

@@ -11,9 +11,8 @@ use pgrx::pg_sys;
 
 use super::batch::Claimer;
 use super::bind::{own_type, parameter};
-use super::run::from_expression;
-use super::versions::Version;
-use crate::api::topics;
+use crate::definitions::topics;
+use crate::definitions::versions::Version;
 use crate::event_log::events::{NewEvent, Op, append_event};
 use crate::gucs;
 use crate::pg::catch::PgError;
@@ -22,6 +21,7 @@ use crate::pg::session::{self, StatementTimeout};
 use crate::pg::settings::{self, Pinned};
 use crate::pg::statement::{Outcome, Spi, Statement};
 use crate::pg::subtransaction::in_subtransaction;
+use crate::runs::error::from_expression;
 use crate::store::owners;
 
 /// Most rows of a result that are kept.
@@ -152,7 +152,7 @@ fn act(version: &Version, place: usize, step: &Step, scope: &dyn Scope) -> Resul
             let kind = kind.render(scope, &mut budget).map_err(|error| from_expression(&error, kind.text()))?;
             let entity = entity.render(scope, &mut budget).map_err(|error| from_expression(&error, entity.text()))?;
             let value = state.eval(scope, &mut budget).map_err(|error| from_expression(&error, state.text()))?;
-            let event = crate::api::events::store_state(&kind, &entity, &value.to_json())?;
+            let event = crate::capture::state::store_state(&kind, &entity, &value.to_json())?;
             let event = event.map_or_else(|| "null".to_owned(), |id| id.to_string());
             Ok(StepResult { shown: format!("{{\"event_id\":{event}}}") })
         }

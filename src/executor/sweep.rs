@@ -6,9 +6,9 @@ use automation_core::machine::{Cause, Machine, Wait, WaitFor, Woke};
 
 use super::batch::Claimer;
 use super::resume::{Nudge, nudged};
-use super::scope::RunScope;
-use super::suspend;
 use crate::router;
+use crate::runs::scope::RunScope;
+use crate::runs::suspend;
 use crate::store::bulk;
 use crate::store::dispatches::{self, Reason};
 use crate::store::history;

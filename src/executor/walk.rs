@@ -1,121 +1,30 @@
 //! One walk: the steps of a run until it suspends or ends.
+use crate::runs::bulk::RunOfStep;
+use crate::runs::run::Run;
 use std::fmt::Write;
 use std::rc::Rc;
 
 use automation_core::expr::{Budget, Scope};
-use automation_core::machine::{End, JobItem, Machine, Next, Record};
+use automation_core::machine::{End, Machine, Next, Record};
 use automation_core::program::{Action, Program, Step, StopStatus};
 use automation_core::template::{JsonTemplate, SqlTemplate};
 use automation_core::value::Value;
-use pgrx::pg_sys;
 
 use super::batch::Claimer;
-use super::engine_events;
-use super::run::{error_json, from_expression};
-use super::scope::RunScope;
 use super::step;
-use super::step_counts;
-use super::versions::Version;
 use super::webhook;
-use crate::event_log::events::Event;
+use crate::definitions::versions::Version;
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
-use crate::scope::instant;
+use crate::runs::engine_events;
+use crate::runs::error::{error_json, from_expression};
+use crate::runs::scope::RunScope;
+use crate::runs::step_counts;
 use crate::signal::running;
 use crate::store::history::{EndedRun, Ending};
 
 /// A walk that has taken this long lets others have their turn.
 const WALK_SLICE: Micros = 500_000;
-
-/// What is known of a run while it is walked.
-#[derive(Clone, Debug)]
-pub struct Run {
-    pub id: i64,
-    pub owner: pg_sys::Oid,
-    pub automation: String,
-    pub automation_id: i32,
-    pub version_id: i32,
-    pub trigger_no: i16,
-    pub attempt: i16,
-    pub event_id: i64,
-    pub event_at: Micros,
-    pub started_at: Micros,
-    pub depth: i16,
-    pub parent: Option<i64>,
-    pub kind: Option<String>,
-    pub entity_id: Option<String>,
-    pub key: Option<String>,
-    /// What runs that exclude each other have in common.
-    pub mode_key: Option<String>,
-    pub tenant: Option<String>,
-    /// The row of a bulk job that it is for.
-    pub item: Option<JobItem>,
-}
-
-impl Run {
-    /// The row of the history for this run.
-    pub fn ended(&self, ending: Ending, reason: Option<&str>) -> EndedRun {
-        EndedRun {
-            id: self.id,
-            event_id: self.event_id,
-            event_at: self.event_at,
-            started_at: self.started_at,
-            ended_at: clock::engine_now(),
-            owner: self.owner,
-            automation_id: self.automation_id,
-            version_id: self.version_id,
-            trigger_no: self.trigger_no,
-            attempt: self.attempt,
-            depth: self.depth,
-            ending,
-            kind: self.kind.clone(),
-            entity_id: self.entity_id.clone(),
-            key: self.key.clone(),
-            tenant: self.tenant.clone(),
-            reason: reason.map(str::to_owned),
-            error: None,
-            steps: None,
-            parent: self.parent,
-            output: None,
-            state: None,
-            mode_key: self.mode_key.clone(),
-            live: None,
-            abandoned: Vec::new(),
-            item: self.item,
-        }
-    }
-
-    /// What expressions see as `run` and `trigger`.
-    pub fn scope<'a>(&self, version: &Version, event: &'a Event) -> RunScope<'a> {
-        self.scope_at(version, event, clock::engine_now())
-    }
-
-    /// The same, at another time.
-    pub fn scope_at<'a>(&self, version: &Version, event: &'a Event, now: Micros) -> RunScope<'a> {
-        let trigger = version.program.triggers.get(self.trigger_no as usize);
-        let id = trigger.map_or("manual", |trigger| trigger.id.as_str());
-        let run = Value::object(vec![
-            ("id".into(), Value::int(self.id)),
-            ("automation".into(), Value::text(&self.automation)),
-            ("trigger".into(), Value::text(id)),
-            ("key".into(), self.key.as_ref().map_or(Value::Null, Value::text)),
-            ("started_at".into(), Value::Time(instant(self.started_at))),
-        ]);
-        let tenant = version.program.tenant.clone().or_else(|| self.tenant.clone());
-        RunScope::new(event, now, run, id, tenant)
-    }
-}
-
-/// A run at a step that begins a bulk job.
-pub struct RunOfStep {
-    pub id: i64,
-    pub owner: pg_sys::Oid,
-    pub automation_id: i32,
-    pub version_id: i32,
-    pub trigger_no: i16,
-    pub depth: i16,
-    pub step: i32,
-}
 
 /// How a walk ended.
 pub enum Walked {
@@ -243,7 +152,7 @@ impl Walk<'_> {
         let payload = args
             .eval(&machine.scope(thread, world), &mut Budget::default())
             .map_err(|error| from_expression(&error, args.text()))?;
-        crate::api::runs::start_child(automation, &payload.to_json(), self.run.id)
+        crate::runs::order::start_child(automation, &payload.to_json(), self.run.id)
     }
 
     fn start_bulk(
@@ -266,7 +175,7 @@ impl Walk<'_> {
             depth: self.run.depth,
             step: place as i32,
         };
-        Ok(crate::api::bulk::start_step(&run, &self.version, (query.sql(), &values), rate, world.cause(), &around))
+        Ok(crate::runs::bulk::start_step(&run, &self.version, (query.sql(), &values), rate, world.cause(), &around))
     }
 
     fn note(&mut self, records: Vec<Record>, began: Micros) {

@@ -4,12 +4,12 @@ use automation_core::delivery::backoff_to_json;
 use automation_core::expr::{Budget, Scope};
 use automation_core::webhook::{DEFAULT_ATTEMPTS, DEFAULT_TIMEOUT_MS, Receiver, Webhook};
 
-use super::run::from_expression;
 use super::step::StepResult;
-use super::walk::Run;
 use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::pg::subtransaction::in_subtransaction;
+use crate::runs::error::from_expression;
+use crate::runs::run::Run;
 use crate::store::endpoints::{self, Endpoint};
 use crate::store::outbox::{self, NewMessage};
 

@@ -6,12 +6,12 @@ use pgrx::pg_sys;
 
 use super::Plan;
 use super::definitions::Active;
+use crate::definitions::scope::instant;
 use crate::event_log::events::Event;
-use crate::executor::{lock_executions, pause_by_system};
 use crate::gucs::{self, HotFlow};
 use crate::pg::append::next_id;
 use crate::pg::clock;
-use crate::scope::instant;
+use crate::runs::pause::{lock_executions, pause_by_system};
 use crate::store::gates::goes_back_to;
 use crate::store::history::{EndedRun, Ending};
 use crate::store::log::{self, Entry};

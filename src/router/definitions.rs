@@ -1,18 +1,18 @@
 //! The active definitions, compiled, as the current snapshot has them.
+use crate::definitions::versions::compile_stored;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use automation_core::definition::Document;
-use automation_core::program::{Program, compile};
+use automation_core::program::Program;
 use automation_core::topic::{Ears, TopicIndex};
 use pgrx::pg_sys;
 
-use super::derived::{self, Derivers};
 use super::held::HeldFields;
+use crate::definitions::derived::{self, Derivers};
 
+use crate::definitions::hearing::{self, Hearing};
 use crate::event_log::events::Event;
-use crate::hearing::{self, Hearing};
 use crate::pg::process;
 use crate::pg::settings::Pinned;
 use crate::pg::subtransaction::in_subtransaction;
@@ -158,14 +158,6 @@ fn load(fingerprint: (i64, i64), mut programs: HashMap<i32, Rc<Program>>) -> Def
 /// is heard.
 pub fn ears() -> Rc<Ears> {
     if wakes::any() { Rc::new(Ears::open()) } else { with_current(|definitions| definitions.ears.clone()) }
-}
-
-/// Compiles a version as it is stored.
-pub fn compile_stored(document: &str) -> Result<Program, String> {
-    let document: Document = serde_json::from_str(document).map_err(|error| error.to_string())?;
-    compile(&document).map_err(|problems| {
-        problems.iter().map(|p| format!("{}: {}", p.path, p.error.message)).collect::<Vec<_>>().join("; ")
-    })
 }
 
 impl Definitions {

@@ -1,5 +1,6 @@
 //! Following the fields that conditions ask about with `for`, as the log goes by. Nothing else knows when a field of a
 //! row last changed; and nothing is followed that no active automation asks for.
+use crate::runs::field_age::changed;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -71,16 +72,5 @@ impl HeldFields {
             FORGOTTEN_AT.set(now);
             field_changes::forget_older_than(now - MEMORY);
         }
-    }
-}
-
-/// Whether an event changed a field, or the document that a path such as `address.city` leads into.
-pub fn changed(event: &Event, field: &str) -> bool {
-    let holds =
-        |name: &String| field.strip_prefix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-    match event.op {
-        Op::Updated => event.changed.iter().any(holds),
-        Op::Created | Op::Deleted | Op::Truncated => true,
-        Op::Emitted | Op::Started | Op::Signalled | Op::Ended | Op::Moved => false,
     }
 }

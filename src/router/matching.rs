@@ -11,16 +11,18 @@ use automation_core::topic::engine;
 use pgrx::pg_sys;
 
 use super::definitions::{Active, Definitions};
-use super::derived::DerivedTopic;
-use super::{Audience, Plan, key_of, slow, tenant_matches};
+use super::{Audience, Plan, key_of, slow};
+use crate::definitions::derived::DerivedTopic;
+use crate::definitions::numeric;
+use crate::definitions::scope::EventScope;
+use crate::definitions::tenant_view::tenant_matches;
 use crate::event_log::events::Event;
+use crate::gucs;
 use crate::pg::key_lock::hash;
 use crate::pg::{identity, names};
-use crate::scope::EventScope;
 use crate::store::dispatches::{NewDispatch, Reason};
 use crate::store::log::{self, Entry};
 use crate::store::stats::Counts;
-use crate::{gucs, numeric};
 
 impl Plan {
     /// Asks every trigger on the event's topics: its own first, then those derived from it, in their order. A trigger

@@ -98,7 +98,7 @@ impl Plan {
             mode_key: None,
             live: None,
             abandoned: Vec::new(),
-            item: crate::executor::item_of(event),
+            item: crate::runs::run::item_of(event),
         }
     }
 }

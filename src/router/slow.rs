@@ -3,13 +3,14 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use automation_core::expr::Budget;
-use automation_core::gate::slow::{ACTOR, Allowance, FAILURES, Slow};
+use automation_core::gate::slow::{ACTOR, FAILURES, Slow};
 use pgrx::pg_sys;
 
 use super::definitions::Active;
-use crate::executor::tell_paused;
+use crate::definitions::allowance;
+use crate::definitions::scope::instant;
 use crate::pg::clock;
-use crate::scope::instant;
+use crate::runs::pause::tell_paused;
 use crate::store::automations;
 use crate::store::log::{self, Entry};
 
@@ -27,7 +28,6 @@ struct Stopped {
 
 #[derive(Default)]
 struct State {
-    allowances: HashMap<pg_sys::Oid, Allowance>,
     /// Filters of an automation that used up their budget one after the other.
     failures: HashMap<i32, u32>,
     stopped: HashMap<i32, Stopped>,
@@ -82,7 +82,7 @@ fn note(active: &Active, trigger: &str, budget: &Budget, mut why: Option<Slow>) 
         return;
     }
     STATE.with_borrow_mut(|state| {
-        if spent.is_some_and(|spent| !state.spend(active.owner, spent)) {
+        if spent.is_some_and(|spent| !allowance::spend(active.owner, spent)) {
             why = why.or(Some(Slow::Time));
         }
         if let Some(why) = why {
@@ -91,18 +91,6 @@ fn note(active: &Active, trigger: &str, budget: &Budget, mut why: Option<Slow>) 
             state.stopped.entry(active.automation_id).or_insert(stopped);
         }
     });
-}
-
-/// Something of a role's was evaluated that belongs to no automation. False if the role has no time left.
-pub fn spend(role: pg_sys::Oid, micros: u64) -> bool {
-    STATE.with_borrow_mut(|state| state.spend(role, micros))
-}
-
-impl State {
-    fn spend(&mut self, role: pg_sys::Oid, micros: u64) -> bool {
-        let now = clock::now();
-        self.allowances.entry(role).or_insert_with(|| Allowance::new(now)).spend(micros, now)
-    }
 }
 
 /// Pauses the automations that were stopped in this batch. One that another session is changing stays stopped.

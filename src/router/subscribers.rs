@@ -8,9 +8,9 @@ use std::rc::Rc;
 use automation_core::topic::engine::hears;
 use pgrx::pg_sys;
 
-use super::derived::Topics;
+use crate::definitions::derived::Topics;
+use crate::definitions::hearing::{Hearing, Privileges};
 use crate::event_log::events::{Event, Op};
-use crate::hearing::{Hearing, Privileges};
 use crate::pg::{notify, watch};
 use crate::store::log::{self, Entry};
 use crate::store::subscriptions::Subscription;

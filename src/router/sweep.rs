@@ -1,7 +1,9 @@
 //! The safety net: runs that have waited for long are looked at once more, a slice at a time.
 use pgrx::pg_sys;
 
-use super::{derived, lanes, unrouted, wakes};
+use super::{lanes, wakes};
+use crate::definitions::derived;
+use crate::event_log::unread::unrouted;
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity::as_engine;
 use crate::store::dispatches::{self, Reason};

@@ -6,10 +6,10 @@ use automation_core::topic::engine::hears;
 use automation_core::wake_key::wake_key;
 use pgrx::pg_sys;
 
-use super::derived::{DerivedTopic, Topics};
+use crate::definitions::derived::{DerivedTopic, Topics};
 
+use crate::definitions::hearing::{self, Privileges};
 use crate::event_log::events::{Event, Op};
-use crate::hearing::{self, Privileges};
 use crate::pg::clock::{self, Micros};
 use crate::pg::failpoint::failpoint;
 use crate::pg::identity;

@@ -362,7 +362,7 @@ impl Conductor {
             // Also finds what a hint that was lost would have told.
             self.next_timer = self.look_at_timers();
         }
-        if !hinted && self.next_timer > now && !router::anything_new() {
+        if !hinted && self.next_timer > now && !crate::event_log::unread::anything_new() {
             return Look::Nothing;
         }
         // A batch that failed is tried again event by event, so that one bad event does not hold up the rest.

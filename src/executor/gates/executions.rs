@@ -2,17 +2,18 @@
 //!
 //! Without a limit of its own, an automation is counted where it feeds itself: its execution goes back to one of its own
 //! runs, directly or through others. A table may change ten thousand times a second for good reasons.
+use crate::runs::pause::{lock_executions, pause_by_system};
 use automation_core::gate::hot::{self, Cause, Check, Rate};
 use automation_core::gate::{apart, key};
 use automation_core::program::Program;
 
 use super::Refusal;
+use crate::definitions::scope::instant;
 use crate::event_log::events::{Event, Op};
 use crate::executor::batch::Claimer;
-use crate::executor::walk::Run;
 use crate::gucs::{self, HotFlow};
 use crate::pg::clock::{self, POSTGRES_EPOCH};
-use crate::scope::instant;
+use crate::runs::run::Run;
 use crate::store::gates::{Counted, add_execution, count_executions, goes_back_to};
 use crate::store::log;
 
@@ -60,7 +61,7 @@ pub fn of(program: &Program, event: &Event, run: &Run) -> Option<Judged> {
 impl Judged {
     /// Takes the lock on the executions that are counted together with this one.
     pub fn lock(&self, run: &Run) -> bool {
-        super::lock_executions(run.automation_id, self.tenant.as_deref())
+        lock_executions(run.automation_id, self.tenant.as_deref())
     }
 
     /// Counts the execution; if it is one too many, pauses the automation, or only for the tenant.
@@ -83,7 +84,7 @@ impl Judged {
             return Ok(());
         };
         let details = hot.disable_details(instant(now));
-        if !super::pause_by_system("system:hot-flow", automation, tenant, &details) {
+        if !pause_by_system("system:hot-flow", automation, tenant, &details) {
             // Another session is changing the automation, or has paused it.
             return Err(Refusal::Later);
         }

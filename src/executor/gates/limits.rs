@@ -6,9 +6,9 @@ use automation_core::gate::admission::{Candidate, Limit, Settings};
 use automation_core::program::Program;
 
 use crate::executor::batch::Claimer;
-use crate::executor::walk::Run;
 use crate::gucs;
 use crate::pg::key_lock::{Sort, hash, try_take};
+use crate::runs::run::Run;
 
 fn settings() -> Settings {
     Settings {

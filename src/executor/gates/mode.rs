@@ -6,8 +6,8 @@ use automation_core::program::{Action, Program};
 
 use super::{Refusal, lock_of};
 use crate::executor::batch::Claimer;
-use crate::executor::walk::Run;
 use crate::pg::key_lock::{Sort, try_take};
+use crate::runs::run::Run;
 use crate::store::live::{self, LiveRun};
 
 /// A run's place among those with the same key, which is locked.
@@ -97,7 +97,7 @@ impl Place {
             Entry::Queue { .. } => Ok(true),
             Entry::Restart { .. } => {
                 for earlier in &self.locked {
-                    crate::api::runs::end_waiting(earlier, "restarted");
+                    crate::runs::cancel::end_waiting(earlier, "restarted");
                 }
                 Ok(false)
             }

@@ -6,10 +6,10 @@ use automation_core::program::Trigger;
 
 use super::Refusal;
 use crate::event_log::events::Event;
-use crate::executor::scope::RunScope;
-use crate::executor::walk::Run;
 use crate::pg::clock::{self, Micros};
 use crate::pg::key_lock::{Sort, hash, try_take};
+use crate::runs::run::Run;
+use crate::runs::scope::RunScope;
 use crate::store::gates::{Occurrence, Partition, count_window};
 
 /// Counted no further than this, so that a flood costs each of its events no more than a trickle.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use automation_core::gate::apart;
 use automation_core::gate::breaker::{ACTOR, Breaker, Heard};
 
-use super::gates::{lock_executions, pause_by_system};
-use super::versions;
+use super::pause::{lock_executions, pause_by_system};
+use crate::definitions::scope::instant;
+use crate::definitions::versions;
 use crate::pg::clock;
-use crate::scope::instant;
 use crate::store::gates::{self, Counted};
 use crate::store::history::{EndedRun, Ending};
 use crate::store::log::{self, Entry};

@@ -3,10 +3,11 @@ use automation_core::topic::grants::Right;
 use automation_core::value::Timestamp;
 
 use crate::capture;
-use crate::hearing;
+use crate::definitions::hearing;
+use crate::definitions::scope::instant;
+use crate::event_log::events::{Event, Op};
+use crate::event_log::unread::unrouted;
 use crate::pg::clock::{self, Micros};
-use crate::router;
-use crate::scope::instant;
 use crate::store::field_changes;
 use crate::store::kinds::{self, Kind};
 
@@ -27,13 +28,13 @@ pub fn changed_at(kind: &str, id: &str, field: &str) -> Option<Timestamp> {
 }
 
 fn followed(kind: &str, id: &str, field: &str) -> Option<Micros> {
-    let pending = router::unrouted()?;
+    let pending = unrouted()?;
     let newest = pending
         .iter()
         .filter(|event| {
             event.kind.as_deref() == Some(kind) && event.entity_id.as_deref().is_none_or(|known| known == id)
         })
-        .filter(|event| router::changed(event, field))
+        .filter(|event| changed(event, field))
         .map(|event| clock::as_seen(event.occurred_at))
         .max();
     let noted = field_changes::changed_at(kind, field, id)?;
@@ -47,4 +48,15 @@ fn records(kind: &Kind, field: &str) -> bool {
     let columns = capture::columns_of(relation).unwrap_or_default();
     let column = columns.iter().map(|(name, _)| name).find(|name| *name == field || *name == first);
     column.is_some_and(|column| kind.records(column))
+}
+
+/// Whether an event changed a field, or the document that a path such as `address.city` leads into.
+pub fn changed(event: &Event, field: &str) -> bool {
+    let holds =
+        |name: &String| field.strip_prefix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    match event.op {
+        Op::Updated => event.changed.iter().any(holds),
+        Op::Created | Op::Deleted | Op::Truncated => true,
+        Op::Emitted | Op::Started | Op::Signalled | Op::Ended | Op::Moved => false,
+    }
 }

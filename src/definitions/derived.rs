@@ -8,11 +8,11 @@ use automation_core::derive::{Derived, Deriver, derive_with};
 use automation_core::topic::engine::hears;
 use pgrx::pg_sys;
 
-use super::slow;
+use super::allowance;
+use super::scope::EventScope;
 use crate::event_log::events::{Event, Op};
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity;
-use crate::scope::EventScope;
 use crate::store::automations;
 use crate::store::derived_events::{self, StoredRule};
 use crate::store::log::{self, Entry};
@@ -182,7 +182,7 @@ impl Derivers {
     /// A rule took long. If its creator has no time left, the rule rests: the process that routes serves all roles.
     fn spend(&self, event: &Event, rule: &str, micros: u64, now: Micros) {
         let key = (event.kind.clone().unwrap_or_default(), rule.to_owned());
-        if self.maker_of(&key.0, rule).is_some_and(|maker| !slow::spend(maker, micros)) {
+        if self.maker_of(&key.0, rule).is_some_and(|maker| !allowance::spend(maker, micros)) {
             RESTING.with_borrow_mut(|resting| resting.insert(key, now + REST));
             self.tell(event, rule, "It takes too long, so it rests for a minute.", now);
         }

@@ -8,13 +8,13 @@ use automation_core::expr::{ExprError, ExprErrorKind, Scope};
 use automation_core::value::{Timestamp, Unreadable, Value};
 
 use crate::capture::read::{self, OwnId};
+use crate::definitions::derived::DerivedTopic;
+use crate::definitions::hearing::{self, Privileges};
+use crate::definitions::scope::EventScope;
+use crate::definitions::tenant_view::TenantColumns;
 use crate::event_log::events::Event;
-use crate::hearing::{self, Privileges};
 use crate::pg::clock::Micros;
 use crate::pg::identity;
-use crate::router::derived::DerivedTopic;
-use crate::scope::EventScope;
-use crate::tenant_view::TenantColumns;
 
 /// The world of a run. What it has done so far is the machine's to know.
 pub struct RunScope<'a> {
@@ -149,7 +149,7 @@ impl Scope for RunScope<'_> {
     }
 
     fn changed_at(&self, kind: &str, id: &str, field: &str) -> Result<Option<Timestamp>, ExprError> {
-        Ok(super::held::changed_at(kind, &self.own_id(kind, id).text, field))
+        Ok(super::field_age::changed_at(kind, &self.own_id(kind, id).text, field))
     }
 
     fn now(&self) -> Timestamp {

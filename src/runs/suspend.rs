@@ -9,8 +9,8 @@ use automation_core::topic;
 use automation_core::wake_key::wake_key;
 
 use super::engine_events;
+use super::run::Run;
 use super::scope::RunScope;
-use super::walk::Run;
 use crate::capture::read::OwnId;
 use crate::event_log::cursor as cursor_store;
 use crate::event_log::events::{self, Event};

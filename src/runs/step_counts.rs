@@ -2,7 +2,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use super::walk::Run;
+use super::run::Run;
 use crate::pg::clock::Micros;
 use crate::store::step_stats::{self, StepCounts};
 

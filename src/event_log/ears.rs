@@ -1,7 +1,7 @@
 //! Of changes that nobody listens to the router reads no more than their kind.
 use automation_core::topic::Ears;
 
-use crate::event_log::events::Op;
+use super::events::Op;
 use crate::pg::engine_sql::Row;
 
 /// Where the log has what decides it: see sql/schema/10_tables.sql.

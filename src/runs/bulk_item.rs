@@ -11,7 +11,7 @@ use automation_core::machine::{JobItem, Machine, State, Surroundings};
 use automation_core::value::Value;
 
 use super::suspend::Suspension;
-use super::versions::Version;
+use crate::definitions::versions::Version;
 use crate::event_log::events::{Event, NewEvent, Op, append_event};
 use crate::store::bulk::{self, Outcome, RowsAs};
 use crate::store::bulk_tally::{self, Tally};

@@ -4,11 +4,12 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use automation_core::gate::tenant_view::{View, may_see_entity, view};
+use automation_core::gate::tenant_view::{MAX_TENANT, View, may_see_entity, starts_runs, view};
 use automation_core::value::Value;
 
+use crate::definitions::scope::overlay;
+use crate::error::{EngineError, EngineResult};
 use crate::event_log::events::{Event, Op};
-use crate::scope::overlay;
 use crate::store::kinds;
 
 /// The tenant column of each kind that has one, read when it is first asked for.
@@ -88,4 +89,26 @@ fn left(event: &Event, from: Option<String>) -> Event {
     // An image that cannot be read is not shown, and neither are new values in its place.
     let prev = event.prev.is_some().then(|| overlay(&read(&event.next), &read(&event.prev)).to_json());
     Event { op: Op::Deleted, topic: None, changed: Vec::new(), prev, next: None, tenant: from, ..event.clone() }
+}
+
+/// Tenants of the engine's own are for nobody else.
+pub fn check_tenant(tenant: Option<&str>) -> EngineResult<()> {
+    match tenant {
+        Some(tenant) if tenant.is_empty() || tenant.starts_with('_') => {
+            Err(EngineError::invalid(format!("invalid tenant \"{tenant}\""))
+                .hint("A tenant is not empty; names that begin with an underscore are reserved."))
+        }
+        Some(tenant) if tenant.len() > MAX_TENANT => Err(EngineError::invalid("the name of the tenant is too long")
+            .detail(format!("It has {} bytes, and can have {MAX_TENANT}.", tenant.len()))),
+        _ => Ok(()),
+    }
+}
+
+/// An automation sees its own tenant's events; one without a tenant sees all but those of reserved tenants.
+pub fn tenant_matches(wanted: Option<&str>, event: &Event) -> bool {
+    match (wanted, &event.tenant) {
+        (Some(wanted), Some(tenant)) => wanted == tenant,
+        (Some(_), None) => false,
+        (None, tenant) => tenant.as_deref().is_none_or(starts_runs),
+    }
 }

@@ -1,69 +1,29 @@
 //! The beginning of a run: through the gates, then its first walk.
+use crate::runs::error::error_json;
+use crate::runs::run::order_of;
 use std::rc::Rc;
 
 use automation_core::definition::OnPause;
-use automation_core::expr::ExprError;
 use automation_core::gate::{Code, apart};
-use automation_core::machine::{JobItem, Machine, State};
+use automation_core::machine::{Machine, State};
 
 use super::batch::{Claimer, Outcome};
-use super::bulk_item;
 use super::gates::{self, Class, Origin, Passed, Refusal};
-use super::in_hand;
 use super::resume;
-use super::suspend;
-use super::versions::{self, Version};
-use super::walk::{Run, Walk, Walked};
+use super::walk::{Walk, Walked};
+use crate::definitions::versions::{self, Version};
 use crate::error::EngineError;
-use crate::event_log::events::{Event, Op};
+use crate::event_log::events::Event;
 use crate::pg::catch::PgError;
-use crate::pg::clock::Micros;
 use crate::pg::identity;
 use crate::provenance::{self, RunContext};
+use crate::runs::bulk_item;
+use crate::runs::in_hand;
+use crate::runs::run::Run;
+use crate::runs::suspend;
 use crate::signal::running;
-use crate::store::dispatches::Dispatch;
 use crate::store::history::{EndedRun, Ending};
 use crate::store::{automations, tenant_pauses};
-
-/// What is known of a run that a dispatch starts.
-pub fn of_dispatch(owner: pgrx::pg_sys::Oid, dispatch: &Dispatch, event: Option<&Event>, started_at: Micros) -> Run {
-    let order = event.map(order_of).unwrap_or_default();
-    let own = versions::get(dispatch.version_id).ok().and_then(|version| version.program.tenant.clone());
-    Run {
-        id: dispatch.run_id,
-        owner,
-        automation: dispatch.automation.clone(),
-        automation_id: dispatch.automation_id,
-        version_id: dispatch.version_id,
-        trigger_no: dispatch.trigger_no,
-        attempt: dispatch.attempt,
-        event_id: dispatch.event_id,
-        event_at: dispatch.event_at,
-        started_at,
-        depth: event.map_or(0, |event| event.depth),
-        parent: order["parent"].as_i64(),
-        kind: event.and_then(|event| event.kind.clone()),
-        entity_id: event.and_then(|event| event.entity_id.clone()),
-        key: None,
-        mode_key: None,
-        // The runs of a tenant's automation are that tenant's, also if the entity has gone over to another tenant.
-        tenant: own.or_else(|| event.and_then(|event| event.tenant.clone())),
-        item: bulk_item::of_order(&order),
-    }
-}
-
-/// The row of a bulk job that an event orders a run for.
-pub fn item_of(event: &Event) -> Option<JobItem> {
-    bulk_item::of_order(&order_of(event))
-}
-
-/// What start_run() and others ordered; null for any other event.
-fn order_of(event: &Event) -> serde_json::Value {
-    match (event.op, &event.next) {
-        (Op::Started, Some(order)) => serde_json::from_str(order).unwrap_or_default(),
-        _ => serde_json::Value::Null,
-    }
-}
 
 /// Begins a run, or takes up again one that had failed: then with the event that it was about.
 pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event) -> Outcome {
@@ -236,40 +196,4 @@ pub fn may_read(owner: pgrx::pg_sys::Oid, event: &Event) -> Result<(), Refusal> 
         return Ok(());
     }
     Err(Refusal::Failed("permission_denied", EngineError::closed_table(relation, owner).to_pg()))
-}
-
-pub fn from_expression(error: &ExprError, text: &str) -> PgError {
-    let context = (!text.is_empty()).then(|| format!("expression {text}"));
-    PgError {
-        detail: error.detail.clone(),
-        hint: error.hint.clone(),
-        context,
-        ..PgError::new("22023", error.message.clone())
-    }
-}
-
-/// An error as the history keeps it.
-pub fn error_json(error: &PgError, step: Option<&str>) -> String {
-    let mut fields = serde_json::Map::new();
-    fields.insert("sqlstate".into(), error.sqlstate.clone().into());
-    fields.insert("message".into(), clean(&error.message).into());
-    for (name, value) in [("detail", &error.detail), ("hint", &error.hint), ("context", &error.context)] {
-        if let Some(value) = value {
-            fields.insert(name.into(), clean(value).into());
-        }
-    }
-    if let Some(step) = step {
-        fields.insert("step".into(), step.into());
-    }
-    serde_json::Value::Object(fields).to_string()
-}
-
-/// No more than a screenful of it.
-fn clean(text: &str) -> String {
-    const MOST: usize = 4000;
-    if text.len() <= MOST {
-        return text.to_owned();
-    }
-    let end = (0..=MOST).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    format!("{}...", &text[..end])
 }

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::rc::Rc;
 
-use automation_core::program::Program;
+use automation_core::definition::Document;
+use automation_core::program::{Program, compile};
 
 use crate::pg::statement::Statement;
-use crate::router::compile_stored;
 use crate::store::automations;
 
 /// Most versions kept.
@@ -55,5 +55,13 @@ pub fn load(ids: impl Iterator<Item = i32>) {
 pub fn get(id: i32) -> Result<Rc<Version>, String> {
     VERSIONS.with(|versions| {
         versions.borrow().get(&id).cloned().unwrap_or_else(|| Err(format!("version {id} does not exist")))
+    })
+}
+
+/// Compiles a version as it is stored.
+pub fn compile_stored(document: &str) -> Result<Program, String> {
+    let document: Document = serde_json::from_str(document).map_err(|error| error.to_string())?;
+    compile(&document).map_err(|problems| {
+        problems.iter().map(|p| format!("{}: {}", p.path, p.error.message)).collect::<Vec<_>>().join("; ")
     })
 }

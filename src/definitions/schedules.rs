@@ -3,8 +3,8 @@
 //! being active otherwise, because the engine pauses it, has its schedules put to rest when their next tick comes.
 use automation_core::program::Program;
 
+use crate::definitions::scope::{instant, micros};
 use crate::pg::clock;
-use crate::scope::{instant, micros};
 use crate::signal::at_commit;
 use crate::store::schedules;
 

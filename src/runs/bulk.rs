@@ -1,0 +1,98 @@
+//! Bulk jobs as runs and automations begin and end them. The executor that tends a job is in src/executor/bulk.rs.
+use automation_core::bulk::{JobState, Refusal};
+use automation_core::definition::OnPause;
+use automation_core::machine::{Kept, Surroundings};
+use automation_core::value::Value;
+use pgrx::pg_sys;
+
+use super::bulk_item::nudge;
+use crate::definitions::versions::Version;
+use crate::event_log::events::Event;
+use crate::pg::append::next_id;
+use crate::pg::{clock, names};
+use crate::store::bulk::{self, Job, NewJob, Step};
+
+/// A run at a step that begins a bulk job.
+pub struct RunOfStep {
+    pub id: i64,
+    pub owner: pg_sys::Oid,
+    pub automation_id: i32,
+    pub version_id: i32,
+    pub trigger_no: i16,
+    pub depth: i16,
+    pub step: i32,
+}
+
+/// Begins the job of a bulk step. The query runs later, in a transaction of its own.
+pub fn start_step(
+    run: &RunOfStep,
+    version: &Version,
+    query: (&str, &[Value]),
+    rate: Option<f64>,
+    event: &Event,
+    around: &Surroundings,
+) -> i64 {
+    let id = next_id("run_id_seq");
+    let values: Vec<Kept> = query.1.iter().cloned().map(Kept).collect();
+    let params = serde_json::to_string(&values).unwrap_or_else(|_| "[]".to_owned());
+    let around = serde_json::to_string(around).unwrap_or_default();
+    bulk::insert(&NewJob {
+        id,
+        owner: run.owner,
+        automation_id: run.automation_id,
+        version_id: run.version_id,
+        trigger_no: run.trigger_no,
+        needs_approval: false,
+        query: query.0,
+        params: &params,
+        search_path: &version.search_path.to_string_lossy(),
+        rate,
+        rows_as: None,
+        kind: None,
+        topic: None,
+        step: Some(Step {
+            run_id: run.id,
+            no: run.step,
+            finishes: version.program.on_pause == OnPause::Finish,
+            event: &event.to_json(),
+            surroundings: &around,
+        }),
+        cause: Some((run.id, run.depth)),
+        created_by: &names::role_name(run.owner).unwrap_or_default(),
+        now: clock::engine_now(),
+    });
+    if let Some(job) = bulk::find(id) {
+        nudge(job.waiter(), true);
+    }
+    id
+}
+
+/// Has a job cancelled by whoever tends it. False if that was so already.
+pub fn put_an_end(mut job: Job, leave_open: bool) -> Result<bool, Refusal> {
+    let Some(state) = job.state.cancel()? else { return Ok(false) };
+    job.state = state;
+    job.leave_open = leave_open;
+    bulk::save(&mut job);
+    nudge(job.waiter(), true);
+    Ok(true)
+}
+
+/// Cancels a job that a run waited for and does not any more. False if there is no such job.
+pub fn cancel_abandoned(id: i64) -> bool {
+    let Some(job) = bulk::find(id).and_then(|job| bulk::wait_for(job.id)) else { return false };
+    // One that has ended meanwhile needs nothing, and is known all the same.
+    put_an_end(job, false).is_ok() || bulk::ended(id).is_some()
+}
+
+/// Ends the jobs of an automation that is being dropped; what is under way is cancelled, or goes on to its end.
+pub fn cancel_all(automation_id: i32, leave_open: bool) {
+    // None of them has ended, so that none refuses.
+    bulk::of_automation(automation_id).into_iter().filter_map(|job| put_an_end(job, leave_open).ok()).for_each(drop);
+}
+
+/// The automation is active again, and so are its jobs.
+pub fn go_on(automation_id: i32) {
+    for job in bulk::of_automation(automation_id) {
+        nudge(job.waiter(), job.state == JobState::Querying);
+    }
+}

@@ -1,0 +1,163 @@
+//! Cancelling runs, whether they are queued, executing, waiting or held.
+use pgrx::pg_sys;
+
+use super::bulk;
+use super::end::{cancelled, end};
+use super::holds::cancel_held;
+use super::in_hand::is_in_hand;
+use super::run::of_dispatch;
+use super::stop::Stop;
+use crate::error::{EngineError, EngineResult};
+use crate::event_log::events;
+use crate::pg::key_lock::{self, Sort};
+use crate::pg::{clock, identity};
+use crate::provenance;
+use crate::store::automations;
+use crate::store::dispatches::{self, Dispatch};
+use crate::store::history::{self, EndedRun, Ending};
+use crate::store::live::{self, LiveRun};
+use crate::store::{dwells, runs, stats, step_stats};
+
+/// Cancels a run or a bulk job that another run waited for and does not any more. It may have ended meanwhile.
+pub fn cancel_abandoned(id: i64) {
+    if bulk::cancel_abandoned(id) {
+        return;
+    }
+    if let Ok(None) = cancel_known(id, false) {
+        key_lock::wait_for(Sort::Run, id);
+        if let Ok(None) = cancel_known(id, false) {
+            runs::request_cancel(id);
+        }
+    }
+}
+
+pub fn cancel(id: i64) -> EngineResult<bool> {
+    if let Some(done) = cancel_known(id, true)? {
+        return Ok(done);
+    }
+    // Not queued and not ended. No executor begins a run ordered by hand while this lock is held, so a run that is not
+    // found now has not begun, and does not before this transaction ends. Then the request decides.
+    key_lock::wait_for(Sort::Run, id);
+    if let Some(done) = cancel_known(id, true)? {
+        return Ok(done);
+    }
+    let owner = runs::owner_of_unrouted(id).filter(|owner| identity::has_role(identity::current_user(), *owner));
+    match owner {
+        Some(_) => Ok(runs::request_cancel(id)),
+        None => Err(EngineError::unknown_run(id)),
+    }
+}
+
+/// Cancels a run that is queued or waits, or says that it has ended. None if it is neither.
+fn cancel_known(id: i64, ask: bool) -> EngineResult<Option<bool>> {
+    if provenance::run() == Some(id) {
+        let error = EngineError::wrong_state(format!("run {id} cannot cancel itself"));
+        return if ask { Err(error.hint("Use the step automation.stop().")) } else { Ok(Some(false)) };
+    }
+    if is_in_hand(id) {
+        return Err(in_the_same_batch(id));
+    }
+    let user = identity::current_user();
+    let hidden = |owner: pg_sys::Oid| ask && !identity::has_role(user, owner);
+    // Asked before anything is waited for or interrupted.
+    if runs::owner_under_way(id).is_some_and(hidden) {
+        return Err(EngineError::unknown_run(id));
+    }
+    let stop = Stop::new(id);
+    // Stops an executor that executes the run, or waits for a session that drives it by hand; then the run has ended,
+    // waits, or was given back.
+    if let Some((owner, dispatch)) = stop.lock(|| dispatches::lock_run(id)) {
+        if hidden(owner) {
+            return Err(EngineError::unknown_run(id));
+        }
+        if let Some(dispatch) = dispatches::one(owner, dispatch) {
+            end_cancelled(owner, &[dispatch]);
+        }
+        return Ok(Some(true));
+    }
+    if let Some(found) = stop.lock(|| live::wait_for(id)) {
+        if hidden(found.owner) {
+            return Err(EngineError::unknown_run(id));
+        }
+        end_waiting(&found, "cancelled");
+        return Ok(Some(true));
+    }
+    if let Some(held) = stop.lock(|| dwells::wait_for(id)) {
+        if hidden(held.owner) {
+            return Err(EngineError::unknown_run(id));
+        }
+        cancel_held(&held);
+        return Ok(Some(true));
+    }
+    if let Some((owner, status, at)) = history::ending(id) {
+        if hidden(owner) {
+            return Err(EngineError::unknown_run(id));
+        }
+        if status == "cancelled" {
+            return Ok(Some(false));
+        }
+        return Err(EngineError::wrong_state(format!("cannot cancel run {id}")).detail(format!("It {status} at {at}.")));
+    }
+    Ok(None)
+}
+
+/// Cancels a run that waits, and what it waits for.
+pub fn end_waiting(found: &LiveRun, reason: &str) {
+    let ended = cancelled(found, reason);
+    let children = ended.abandoned.clone();
+    if !ended.is_part() {
+        stats::count_cancelled(ended.automation_id, ended.trigger_no, clock::now());
+        if let Some(tenant) = &ended.tenant {
+            step_stats::count_cancelled(ended.automation_id, tenant, clock::now());
+        }
+    }
+    end(&[ended]);
+    for child in children {
+        cancel_abandoned(child);
+    }
+}
+
+fn end_cancelled(owner: pg_sys::Oid, cancelled: &[Dispatch]) {
+    let now = clock::engine_now();
+    let ended: Vec<EndedRun> = cancelled
+        .iter()
+        .map(|dispatch| {
+            let event = events::one(dispatch.event_id);
+            of_dispatch(owner, dispatch, event.as_ref(), now).ended(Ending::Cancelled, Some("cancelled"))
+        })
+        .collect();
+    end(&ended);
+    let ids: Vec<i64> = cancelled.iter().map(|dispatch| dispatch.id).collect();
+    dispatches::finish(owner, &ids);
+}
+
+/// Cancels everything an automation has queued or waiting.
+pub fn cancel_all(automation_id: i32) -> EngineResult<()> {
+    bulk::cancel_all(automation_id, false);
+    let others = |run: i64| match is_in_hand(run) {
+        // A run that drops its own automation goes on to its end.
+        true if provenance::run() == Some(run) => Ok(false),
+        true => Err(in_the_same_batch(run)),
+        false => Ok(true),
+    };
+    for (owner, id) in automations::pending(automation_id) {
+        if let Some(dispatch) = dispatches::one(owner, id).filter(|dispatch| dispatch.reason.starts())
+            && others(dispatch.run_id)?
+        {
+            end_cancelled(owner, &[dispatch]);
+        }
+    }
+    for id in live::of_automation(automation_id) {
+        if others(id)?
+            && let Some(found) = live::wait_for(id)
+        {
+            end_waiting(&found, "cancelled");
+        }
+    }
+    Ok(())
+}
+
+/// What became of it is not written yet. Whoever asks comes back when it is.
+fn in_the_same_batch(run: i64) -> EngineError {
+    EngineError::try_again(format!("run {run} is under way in the same batch"))
+}

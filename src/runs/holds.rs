@@ -1,0 +1,67 @@
+//! Ending triggers that hold (`hold_for`) before their time: they are cancelled, or their automation or trigger is not what it was.
+use automation_core::gate::Code;
+use automation_core::program::Trigger;
+
+use super::end::{count, end};
+use super::run::of_dwell;
+use crate::pg::{clock, identity};
+use crate::store::dwells::{self, Dwell};
+use crate::store::history::{EndedRun, Ending};
+use crate::store::timers;
+
+pub fn remove(dwell: &Dwell) {
+    dwells::delete(dwell.run_id);
+    timers::delete(&[(dwell.run_id, 0)]);
+}
+
+/// Ends what is held, with a reason.
+pub fn drop_held(all: Vec<Dwell>, reason: &str, detail: Option<&str>) {
+    let ended = all.iter().map(|dwell| {
+        remove(dwell);
+        let error = detail.map(|detail| serde_json::json!({ "detail": detail }).to_string());
+        EndedRun { error, ..of_dwell(dwell).ended(Ending::Skipped, Some(reason)) }
+    });
+    let ended: Vec<EndedRun> = ended.collect();
+    if !ended.is_empty() {
+        end(&ended);
+        identity::as_engine(|| count(&ended, &[], &[], clock::now()));
+    }
+}
+
+/// Cancels what is held, which the caller has locked.
+pub fn cancel_held(dwell: &Dwell) {
+    remove(dwell);
+    let ended = [of_dwell(dwell).ended(Ending::Cancelled, Some("cancelled"))];
+    end(&ended);
+    identity::as_engine(|| count(&ended, &[], &[], clock::now()));
+}
+
+/// The automation is not active any more.
+pub fn drop_inactive(automation: i32, detail: &str) {
+    drop_held(dwells::of_automation(automation), Code::HoldInactive.word(), Some(detail));
+}
+
+/// The automation is not active for a tenant any more: the holds of that tenant are over.
+pub fn drop_inactive_for(automation: i32, tenant: &str, detail: &str) {
+    let held = dwells::of_automation(automation).into_iter();
+    let held = held.filter(|dwell| dwell.event.tenant.as_deref() == Some(tenant));
+    drop_held(held.collect(), Code::HoldInactive.word(), Some(detail));
+}
+
+/// The automation was redefined: what triggers hold that are not what they were is over.
+pub fn drop_changed(automation: i32, triggers: &[Trigger]) {
+    let (mut gone, mut changed) = (Vec::new(), Vec::new());
+    for dwell in dwells::of_automation(automation) {
+        match triggers.iter().find(|trigger| trigger.id == dwell.trigger_id && trigger.enabled) {
+            None => gone.push(dwell),
+            Some(trigger) if trigger.fingerprint != dwell.fingerprint => changed.push(dwell),
+            Some(_) => {}
+        }
+    }
+    drop_held(gone, Code::HoldTriggerGone.word(), Some("the trigger exists and is enabled; it does not any more"));
+    drop_held(
+        changed,
+        Code::HoldTriggerChanged.word(),
+        Some("the trigger is the one that was armed; it was redefined"),
+    );
+}

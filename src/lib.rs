@@ -16,15 +16,12 @@ mod event_log;
 mod executor;
 mod gucs;
 mod janitor;
-mod loops;
 mod provenance;
-mod quotas;
 mod router;
 mod runs;
 mod secrets;
 mod signal;
 mod store;
-mod webhooks;
 mod workers;
 
 ::pgrx::pg_module_magic!();

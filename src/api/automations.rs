@@ -5,18 +5,18 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
+use crate::define::cycles;
+use crate::define::webhooks;
 use crate::define::{self, Defined};
 use crate::definitions::by_name::Named;
 use crate::definitions::schedules;
 use crate::error::{EngineError, EngineResult, OrReport};
-use crate::loops;
 use crate::pg::identity;
 use crate::pg::jsonb::Jsonb;
 use crate::runs::pause::{tell, thaw};
 use crate::runs::{bulk, cancel, holds};
 use crate::store::automations::{self, Automation};
 use crate::store::gates;
-use crate::webhooks;
 
 fn row(defined: Defined) -> (String, i32, String, Vec<String>) {
     (defined.name, defined.version, defined.status, defined.notices)
@@ -92,8 +92,8 @@ fn validate(
     let owner = identity::current_user();
     let (findings, warnings) = match define::examine(&document.0, owner) {
         Ok((document, program, writes)) => {
-            let circles = loops::warnings(&document.name, &program, &writes);
-            let circles = circles.into_iter().map(|message| (message, Some(loops::HINT.to_owned())));
+            let circles = cycles::warnings(&document.name, &program, &writes);
+            let circles = circles.into_iter().map(|message| (message, Some(cycles::HINT.to_owned())));
             let doubts = webhooks::doubts(&program, owner).into_iter().map(|message| (message, None));
             (Vec::new(), circles.chain(doubts).collect())
         }

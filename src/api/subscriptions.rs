@@ -3,9 +3,9 @@ use automation_core::topic;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
+use crate::definitions::quotas;
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::pg::{clock, identity};
-use crate::quotas;
 use crate::store::{automations, subscriptions};
 
 /// The longest name of a channel that LISTEN takes.

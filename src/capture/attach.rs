@@ -8,12 +8,9 @@ use crate::error::{EngineError, EngineResult};
 use crate::event_log::events::{NewEvent, Op, append_event};
 use crate::pg::engine_sql::run_ddl;
 use crate::pg::{identity, names, raw};
-use crate::store::kinds::{self, Kind, Watched};
+use crate::store::kinds::{self, Kind, ROW_TRIGGER, Watched};
 use crate::store::{automations, log, wakes};
 
-/// Sorts before every name a person gives, so that a row's change is recorded before other triggers of the table can
-/// change the row again.
-pub const ROW_TRIGGER: &str = "!automation_engine";
 /// Row and truncate trigger.
 const TRIGGERS: [&str; 2] = [ROW_TRIGGER, "!automation_engine_truncate"];
 

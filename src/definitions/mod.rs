@@ -5,6 +5,7 @@ pub mod by_name;
 pub mod derived;
 pub mod hearing;
 pub mod numeric;
+pub mod quotas;
 pub mod schedules;
 pub mod scope;
 pub mod tenant_view;

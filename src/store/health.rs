@@ -1,6 +1,7 @@
 //! What is wrong with the watched tables.
 use automation_core::by_name::call;
 
+use super::kinds::ROW_TRIGGER;
 use super::tenant_pauses;
 use crate::pg::engine_sql::{Arg, query};
 use crate::pg::identity::{as_engine, current_user, sees_all_statistics};
@@ -118,7 +119,7 @@ const NOT_CAPTURED: &str = "not captured";
 pub fn findings() -> Vec<(String, String, Option<String>)> {
     let (user, sees_all) = (current_user(), sees_all_statistics());
     as_engine(|| {
-        let args = [Arg::from(crate::capture::attach::ROW_TRIGGER), user.into(), sees_all.into()];
+        let args = [Arg::from(ROW_TRIGGER), user.into(), sees_all.into()];
         let captures = query(CAPTURE, &args, |row| Capture {
             kind: row.text(1).unwrap_or_default(),
             table: row.text(2).unwrap_or_default(),
@@ -132,7 +133,7 @@ pub fn findings() -> Vec<(String, String, Option<String>)> {
             let detail = format!(
                 "{table} has the capture trigger and is not watched. SELECT automation.watch_table('{table}'), or drop \
                  the trigger \"{}\".",
-                crate::capture::attach::ROW_TRIGGER
+                ROW_TRIGGER
             );
             (format!("table {table}"), "warning".to_owned(), Some(detail))
         }));

@@ -7,6 +7,10 @@ use crate::pg::engine_sql::{Arg, execute, query, query_one};
 use crate::pg::identity::as_engine;
 use crate::pg::table_scan::each_row;
 
+/// Name of the row trigger of a watched table. Sorts before every name a person gives, so that a row's change is recorded before
+/// other triggers of the table can change the row again.
+pub const ROW_TRIGGER: &str = "!automation_engine";
+
 /// A kind of entity.
 #[derive(Clone, Debug)]
 pub struct Kind {

@@ -1,7 +1,9 @@
 //! Defining automations: read, check completely, save if it changed.
 #![allow(unsafe_code)]
+pub mod cycles;
 mod notices;
 mod rights;
+pub mod webhooks;
 
 use automation_core::check::{self, ColumnType, KnownKind, Names, TableShape};
 use automation_core::condition::Condition;
@@ -30,7 +32,7 @@ use crate::store::automations::{self, NewVersion};
 use crate::store::gates;
 use crate::store::kinds::{self, Kind};
 use crate::store::log;
-use crate::{capture, gucs, loops, webhooks};
+use crate::{capture, gucs};
 
 /// What define() answers.
 pub struct Defined {
@@ -476,7 +478,7 @@ fn save(
         None => {
             let status = status.unwrap_or(Status::Active);
             let role = names::role_name(owner).unwrap_or_default();
-            crate::quotas::room_for_automation(owner)?;
+            crate::definitions::quotas::room_for_automation(owner)?;
             let tenant = document.tenant.as_deref();
             let id = automations::insert(name, owner, &role, status.word(), tenant, clock::now()).ok_or_else(|| {
                 EngineError::taken(format!("automation \"{name}\" already exists"))
@@ -547,8 +549,8 @@ fn save(
     notices.extend(notices::never_told(program));
     notices.extend(notices::closed_kinds(program, owner));
     notices.extend(program.triggers.iter().flat_map(check::kind_in_filter));
-    notices.extend(loops::warnings(name, program, writes));
-    loops::remember(id, name, program, writes);
+    notices.extend(cycles::warnings(name, program, writes));
+    cycles::remember(id, name, program, writes);
     notices.dedup();
     Ok(Defined { name: name.to_owned(), version, status: status.word().to_owned(), notices })
 }

@@ -27,7 +27,7 @@ fn start_run(
 ) -> Result<Option<i64>, ErrorReport> {
     let (Some(name), Some(payload)) = (name, payload) else { return Ok(None) };
     let named = Named { function: "start_run", name, tenant };
-    order(&named, &payload.0.to_string(), serde_json::json!({})).map(Some).or_report()
+    order(&named, &payload.0.to_string(), None).map(Some).or_report()
 }
 
 /// Cancels a run that has not ended, with the runs it waits for; of one that executes, the statement under way is

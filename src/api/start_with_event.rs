@@ -1,4 +1,5 @@
 //! Starting a run as if an event had happened (R001-52): an event of the same shape, and the same one twice is one run.
+use automation_core::order::Start;
 use std::rc::Rc;
 
 use pgrx::pg_sys::panic::ErrorReport;
@@ -71,24 +72,23 @@ fn start(named: &Named<'_>, given: &Json) -> EngineResult<i64> {
         return Ok(run);
     }
     let run_id = next_id("run_id_seq");
-    let order = serde_json::json!({
-        "automation_id": known.id,
-        "version_id": known.version_id,
-        "run_id": run_id,
-        "event": event.to_json(),
-        // Unlike start_run(), what would be a duplicate is one.
-        "dedup": true,
-    });
-    let placed = place(name, tenant, &order, None);
+    let start = Start {
+        automation_id: known.id,
+        version_id: known.version_id,
+        run_id,
+        event: Some(event.to_json()),
+        // Unlike with start_run(), a run for an equal event is a duplicate.
+        dedup: true,
+        ..Default::default()
+    };
+    let placed = place(name, tenant, start, None);
     events::name_dedup(tenant, &topic, &key, placed);
     Ok(run_id)
 }
 
 /// The run that an order started.
 fn run_of(order: i64) -> Option<i64> {
-    let order = events::one(order)?;
-    let order: Json = serde_json::from_str(order.next.as_deref()?).ok()?;
-    order["run_id"].as_i64()
+    Some(events::one(order)?.start()?.run_id)
 }
 
 /// The event that was meant.

@@ -1,4 +1,6 @@
 //! Steering runs that wait or have failed.
+use crate::event_log::events::append_move;
+use automation_core::order::{Order, Retry, Start};
 use std::rc::Rc;
 
 use automation_core::machine::{MAX_SIGNAL, NoStart, State};
@@ -87,15 +89,13 @@ fn skip(run_id: i64, step: Option<&str>) -> EngineResult<i64> {
                 .hint("Name the one to skip: skip_step(run_id, step)."));
         }
     };
-    let order = serde_json::json!({
-        "do": "skip",
-        "run_id": run_id,
-        "wait_no": wait.no,
-        "owner": run.owner.to_u32(),
-        "automation_id": run.automation_id,
-        "version_id": run.version_id,
+    append_move(&Order::Skip {
+        run_id,
+        wait_no: wait.no,
+        owner: run.owner.to_u32(),
+        automation_id: run.automation_id,
+        version_id: run.version_id,
     });
-    append_event(&NewEvent { op: Some(Op::Moved), next: Some(order.to_string().as_bytes()), ..Default::default() });
     Ok(run_id)
 }
 
@@ -202,18 +202,16 @@ fn order_again(id: i64, run: &FailedRun, from_step: Option<&str>, skip: bool) ->
     let event = on_its_topic(run, event);
     let run_id = next_id("run_id_seq");
     claim_retry(id, run, run_id, if skip { "skip a step of" } else { "retry" })?;
-    let order = serde_json::json!({
-        "automation_id": run.automation_id,
-        "version_id": run.version_id,
-        "trigger_no": run.trigger_no,
-        "run_id": run_id,
-        "retry_of": id,
-        "event": event.to_json(),
-        "state": run.state,
-        "from_step": from_step,
-        "skip": skip,
-    });
-    place(&run.automation, run.tenant.as_deref(), &order, None);
+    let start = Start {
+        automation_id: run.automation_id,
+        version_id: run.version_id,
+        trigger_no: Some(run.trigger_no),
+        run_id,
+        event: Some(event.to_json()),
+        retry: Some(Retry { retry_of: id, state: run.state.clone(), from_step: from_step.map(str::to_owned), skip }),
+        ..Default::default()
+    };
+    place(&run.automation, run.tenant.as_deref(), start, None);
     let mut details = serde_json::json!({ "run": id, "as": run_id });
     if let Some(tenant) = &run.tenant {
         details["tenant"] = tenant.as_str().into();

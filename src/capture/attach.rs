@@ -1,11 +1,12 @@
 //! Watching a table and letting go of it again.
 #![allow(unsafe_code)]
+use automation_core::order::Order;
 use pgrx::pg_sys;
 
 use super::naming::{self, Name};
 use super::plan::{Watch, live_columns, primary_key};
 use crate::error::{EngineError, EngineResult};
-use crate::event_log::events::{NewEvent, Op, append_event};
+use crate::event_log::events::append_move;
 use crate::pg::engine_sql::run_ddl;
 use crate::pg::{identity, names, raw};
 use crate::store::kinds::{self, Kind, ROW_TRIGGER, Watched};
@@ -111,8 +112,7 @@ pub fn watch(request: Request) -> EngineResult<String> {
     log::audit("table.watched", "", &serde_json::json!({ "table": table, "watch": told, "was": was }));
     if previous.is_none() && wakes::is_awaited(&watch.kind) {
         // Runs wait for entities of this kind since it was watched before, and may have missed what happened.
-        let order = serde_json::json!({ "do": "look", "kind": watch.kind }).to_string();
-        append_event(&NewEvent { op: Some(Op::Moved), next: Some(order.as_bytes()), ..Default::default() });
+        append_move(&Order::Look { kind: watch.kind.clone() });
     }
     Ok(watch.kind)
 }

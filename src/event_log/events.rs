@@ -2,6 +2,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use automation_core::order::{Order, Start};
 use automation_core::topic::engine;
 use pgrx::pg_sys;
 
@@ -24,13 +25,13 @@ pub enum Op {
     Truncated,
     /// A custom event.
     Emitted,
-    /// An order to start a run: `next` names automation and run.
+    /// An order to start a run, or the tick of a schedule, in `next`.
     Started,
     /// A signal: its name is the kind, its key the entity.
     Signalled,
     /// A run that another waits for has ended: its number is the entity.
     Ended,
-    /// An order to move runs that wait: `next` says which and how.
+    /// An order to move runs that wait, in `next`.
     Moved,
 }
 
@@ -125,6 +126,11 @@ pub fn append_event(event: &NewEvent<'_>) -> i64 {
     buffer_event(event, current_command());
     insert_buffered();
     pending::last_id()
+}
+
+/// Appends an order to move runs that wait. It is carried out by the router after this transaction's commit.
+pub fn append_move(order: &Order) {
+    append_event(&NewEvent { op: Some(Op::Moved), next: Some(order.encode().as_bytes()), ..Default::default() });
 }
 
 /// Notes an event that a command has caused. It is inserted when the outermost statement ends, or when enough wait, in
@@ -356,13 +362,29 @@ impl Event {
         self.op == Op::Emitted && self.topic.as_deref().is_some_and(engine::is_engines)
     }
 
+    /// The order that the event is, if it is one.
+    pub fn order(&self) -> Option<Order> {
+        let is_order = matches!(self.op, Op::Started | Op::Moved | Op::Ended);
+        Order::decode(self.next.as_deref().filter(|_| is_order)?)
+    }
+
+    /// The order to start a run that the event is, if it is one.
+    pub fn start(&self) -> Option<Box<Start>> {
+        match self.order()? {
+            Order::Start(start) => Some(start),
+            Order::Tick { .. }
+            | Order::Thaw { .. }
+            | Order::Look { .. }
+            | Order::Bulk { .. }
+            | Order::Turn { .. }
+            | Order::Skip { .. }
+            | Order::Freed { .. } => None,
+        }
+    }
+
     /// The event that an order to start a run brings along, if it does.
     pub fn ordered(&self) -> Option<Event> {
-        let order: serde_json::Value = match (self.op, &self.next) {
-            (Op::Started, Some(order)) => serde_json::from_str(order).ok()?,
-            _ => return None,
-        };
-        let event = Event::from_json(order["event"].as_str()?)?;
+        let event = Event::from_json(self.start()?.event.as_deref()?)?;
         // One that was made up for the occasion is known by its order.
         Some(if event.id == 0 { Event { id: self.id, xid: self.xid, ..event } } else { event })
     }

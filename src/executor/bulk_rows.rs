@@ -1,4 +1,5 @@
 //! The rows of a bulk job: read from its query, asked whether they are for the automation, ordered.
+use automation_core::order::{Row, RowOfBackfill, RowOfStep, Start};
 use std::ffi::CString;
 use std::rc::Rc;
 
@@ -263,26 +264,19 @@ impl Orders {
     /// Orders the run of a row.
     fn place(&self, item: &Item, event: &Event) {
         let job = &self.job;
-        let mut order = serde_json::json!({
-            "automation_id": job.automation_id,
-            "version_id": job.version_id,
-            "trigger_no": job.trigger_no,
-            "run_id": item.run_id,
-            "bulk": job.id,
-            "item": item.no,
-        });
-        if let Some(rows_as) = job.rows_as {
-            order["as"] = rows_as.code().into();
-            if let Some(topic) = &job.topic {
-                order["topic"] = topic.as_str().into();
-            }
-        }
-        if let (Some(step), Some(parent)) = (job.step_no, job.run_id) {
-            order["step"] = step.into();
-            order["parent"] = parent.into();
-            order["owner"] = job.owner.to_u32().into();
-        }
-        let order = order.to_string();
+        let backfill =
+            job.rows_as.map(|rows_as| RowOfBackfill { rows_as: rows_as.code().to_owned(), topic: job.topic.clone() });
+        let of_step = job.step_no.zip(job.run_id).map(|(step, _)| RowOfStep { step, owner: job.owner.to_u32() });
+        let start = Start {
+            automation_id: job.automation_id,
+            version_id: job.version_id,
+            trigger_no: Some(job.trigger_no),
+            run_id: item.run_id,
+            parent: job.run_id.filter(|_| of_step.is_some()),
+            row: Some(Row { bulk: job.id, item: item.no, backfill, of_step }),
+            ..Default::default()
+        };
+        let order = start.order().encode();
         let new = NewEvent {
             op: Some(Op::Started),
             relation: event.relation,

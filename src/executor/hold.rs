@@ -5,6 +5,7 @@
 //! What a step would do is done here only when the time is over; until then only expressions are evaluated.
 use crate::runs::holds::remove;
 use crate::runs::run::of_dwell;
+use automation_core::order::Start;
 use std::rc::Rc;
 
 use automation_core::expr::{Budget, ExprError, Scope};
@@ -355,7 +356,7 @@ fn expire(claimer: &mut Claimer, dwell: &Dwell, attempt: i16) -> Option<Outcome>
                 None => match reserved.enter(claimer, &run, &version) {
                     Ok(queues) => {
                         let beginning = Beginning { active: true, queues };
-                        let order = (&dwell.event, &serde_json::Value::Null);
+                        let order = (&dwell.event, &Start::default());
                         first_walk(claimer, &run, &version, &dwell.event, order, beginning)
                     }
                     // Too many executions, and somebody is changing the automation at this moment.

@@ -1,6 +1,6 @@
 //! The beginning of a run: through the gates, then its first walk.
 use crate::runs::error::error_json;
-use crate::runs::run::order_of;
+use automation_core::order::Start;
 use std::rc::Rc;
 
 use automation_core::definition::OnPause;
@@ -27,11 +27,11 @@ use crate::store::{automations, tenant_pauses};
 
 /// Begins a run, or takes up again one that had failed: then with the event that it was about.
 pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event) -> Outcome {
-    let order = order_of(ordered);
+    let order = ordered.start().unwrap_or_default();
     let original = ordered.ordered();
     let event = original.as_ref().unwrap_or(ordered);
     // A row stands for an event of its own, also when it is tried again.
-    let meant = bulk_item::event_of(event, &order_of(event));
+    let meant = bulk_item::event_of(event);
     let event = meant.as_ref().unwrap_or(event);
     run.event_id = event.id;
     run.event_at = if event.id == ordered.id { ordered.occurred_at } else { event.occurred_at };
@@ -70,9 +70,9 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
     identity::as_role(owner, || {
         let origin = origin(&run, &version, &order);
         // The rows of a bulk step have no gates to pass: they are part of a run that has.
-        let passed = may_read(owner, event).and_then(|()| match order["step"].is_null() {
-            true => gates::pass(claimer, &mut run, &version, event, origin),
-            false => Ok(Passed { queues: false, event: None }),
+        let passed = may_read(owner, event).and_then(|()| match order.row_of_step() {
+            None => gates::pass(claimer, &mut run, &version, event, origin),
+            Some(_) => Ok(Passed { queues: false, event: None }),
         });
         match passed {
             Ok(passed) => {
@@ -86,16 +86,16 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
 }
 
 /// How the run came about.
-fn origin(run: &Run, version: &Version, order: &serde_json::Value) -> Origin {
+fn origin(run: &Run, version: &Version, order: &Start) -> Origin {
     let trigger = version.program.triggers.get(run.trigger_no as usize);
     // The rows of a backfill are many, and somebody wants all of them.
-    let counts = order["bulk"].is_null();
+    let counts = order.row.is_none();
     let class = match trigger {
         Some(trigger) if counts && trigger.schedule.is_none() => Class::Event,
         _ => Class::Schedule,
     };
-    let dedups = class.dedups() || order["dedup"].as_bool() == Some(true);
-    Origin { class, again: !order["retry_of"].is_null(), dedups, counts }
+    let dedups = class.dedups() || order.dedup;
+    Origin { class, again: order.retry.is_some(), dedups, counts }
 }
 
 /// What becomes of a run that did not pass the gates.
@@ -136,14 +136,14 @@ pub fn first_walk(
     run: &Run,
     version: &Rc<Version>,
     event: &Event,
-    (ordered, order): (&Event, &serde_json::Value),
+    (ordered, order): (&Event, &Start),
     beginning: Beginning,
 ) -> Outcome {
     let world = run.scope(version, event);
     let state = bulk_item::begin(version, ordered, order).unwrap_or_else(|| resume_point(version, order));
     let mut machine = Machine::new(&version.program, state, run.id as u64, run.key.clone());
     machine.belongs_to(run.item);
-    if order["skip"].as_bool() == Some(true) {
+    if order.retry.as_ref().is_some_and(|retry| retry.skip) {
         machine.pass_over();
     }
     if beginning.queues {
@@ -166,10 +166,11 @@ pub fn first_walk(
 }
 
 /// Where the run begins: at the first step, or where the run that it repeats had failed.
-fn resume_point(version: &Version, order: &serde_json::Value) -> State {
-    let before = order["state"].as_str().and_then(|text| serde_json::from_str(text).ok());
+fn resume_point(version: &Version, order: &Start) -> State {
+    let Some(retry) = &order.retry else { return State::new() };
+    let before = retry.state.as_deref().and_then(|text| serde_json::from_str(text).ok());
     let state = before.map_or_else(State::new, |state: State| state.to_try_again(&version.program));
-    match order["from_step"].as_str() {
+    match retry.from_step.as_deref() {
         // retry_run() has checked that the run can go on at this step
         Some(step) => state.clone().at(&version.program, step).unwrap_or(state),
         None => state,

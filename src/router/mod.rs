@@ -15,6 +15,7 @@ mod ticks;
 mod wakes;
 
 use crate::event_log::unread::{Batch, anything_new, next_events};
+use automation_core::order::Order;
 use std::collections::HashMap;
 
 use automation_core::definition::{Mode, Ordering};
@@ -197,7 +198,7 @@ fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, b
                 watch::serve();
                 match event.op {
                     Op::Started => plan.start(definitions, event),
-                    Op::Ended => freed.extend(automation_freed(event)),
+                    Op::Ended => freed.extend(automation_freed(event).map(i64::from)),
                     Op::Signalled | Op::Moved => {}
                     _ => plan.match_event(definitions, event, topics.get(&event.id).map_or(&[], Vec::as_slice)),
                 }
@@ -294,7 +295,7 @@ impl Plan {
                 if let Some(event) = event {
                     let (automation, version) = (dispatch.automation_id, dispatch.version_id);
                     let ended = self.not_started(&event, run_id, automation, version, dispatch.owner, "cancelled");
-                    self.ended.push(EndedRun { parent: parent_of(&event), ..ended });
+                    self.ended.push(EndedRun { parent: event.start().and_then(|start| start.parent), ..ended });
                 }
             }
         }
@@ -321,15 +322,17 @@ impl Plan {
 }
 
 /// The automation whose ticks may have waited for the run that has ended.
-fn automation_freed(event: &Event) -> Option<i64> {
-    let told: serde_json::Value = serde_json::from_str(event.next.as_deref()?).ok()?;
-    told["automation_id"].as_i64()
-}
-
-/// The run that ordered this one and waits for it.
-pub fn parent_of(event: &Event) -> Option<i64> {
-    let order: serde_json::Value = serde_json::from_str(event.next.as_deref()?).ok()?;
-    order["parent"].as_i64()
+fn automation_freed(event: &Event) -> Option<i32> {
+    match event.order()? {
+        Order::Freed { automation_id } => Some(automation_id),
+        Order::Start(_)
+        | Order::Tick { .. }
+        | Order::Thaw { .. }
+        | Order::Look { .. }
+        | Order::Bulk { .. }
+        | Order::Turn { .. }
+        | Order::Skip { .. } => None,
+    }
 }
 
 /// Runs that share a key start in the order of their events.

@@ -13,17 +13,15 @@ use crate::store::wakes::Waiter;
 impl Plan {
     /// start_run() wrote an order that names automation and run. The clock's orders name no run: theirs is queued already.
     pub(super) fn start(&mut self, definitions: &Definitions, event: &Event) {
-        let order: Option<serde_json::Value> = event.next.as_deref().and_then(|text| serde_json::from_str(text).ok());
-        let field = |name: &str| order.as_ref().and_then(|order| order.get(name)).and_then(serde_json::Value::as_i64);
-        let (Some(automation_id), Some(run_id)) = (field("automation_id"), field("run_id")) else { return };
-        let automation_id = automation_id as i32;
-        let version = field("version_id").unwrap_or_default() as i32;
-        let trigger_no = field("trigger_no").map_or(-1, |number| number as i16);
-        if let (Some(owner), true) = (field("owner"), event.depth <= gucs::max_chain_depth()) {
+        let Some(order) = event.start() else { return };
+        let (automation_id, version, run_id) = (order.automation_id, order.version_id, order.run_id);
+        let trigger_no = order.trigger_no.unwrap_or(-1);
+        if let (Some(row), true) = (order.row_of_step(), event.depth <= gucs::max_chain_depth()) {
             // The row of a bulk step belongs to a run under way: what becomes of it when the automation is paused, the
             // executor decides as it does for that run.
-            let mut dispatch =
-                wakes::dispatch(of_bulk_step(run_id, owner, automation_id, version), Reason::Manual, None, self.now);
+            let owner = pg_sys::Oid::from(row.owner);
+            let waiter = Waiter { run_id, wait_no: 0, owner, automation_id, version_id: version };
+            let mut dispatch = wakes::dispatch(waiter, Reason::Manual, None, self.now);
             dispatch.event = Some((event.id, event.occurred_at));
             (dispatch.trigger_no, dispatch.wait_no) = (trigger_no, None);
             self.dispatches.push(dispatch);
@@ -36,7 +34,7 @@ impl Plan {
             {
                 let mut dispatch = self.dispatch(active, event, -1, Reason::Manual, Some(run_id));
                 // A run that is tried again keeps its version and its trigger; all rows of a backfill have the same.
-                if field("retry_of").is_some() || field("bulk").is_some() {
+                if order.keeps_version() {
                     dispatch.version_id = version;
                     dispatch.trigger_no = trigger_no;
                 }
@@ -47,7 +45,7 @@ impl Plan {
                 let owner = other.map_or(event.role, |active| active.owner);
                 let paused = definitions.is_paused_for(automation_id, event);
                 if let Some(active) = other.filter(|_| !paused) {
-                    self.cut(active, event, None, field("parent").is_some());
+                    self.cut(active, event, None, order.parent.is_some());
                 }
                 let reason = match other {
                     None => "automation_not_active",
@@ -57,7 +55,7 @@ impl Plan {
                 // So that a request to cancel it does not stay behind.
                 self.started.push(run_id);
                 let ended = self.not_started(event, run_id, automation_id, version, owner, reason);
-                self.ended.push(EndedRun { parent: field("parent"), ..ended });
+                self.ended.push(EndedRun { parent: order.parent, ..ended });
             }
         }
     }
@@ -98,12 +96,7 @@ impl Plan {
             mode_key: None,
             live: None,
             abandoned: Vec::new(),
-            item: crate::runs::run::item_of(event),
+            item: event.start().and_then(|start| start.item()),
         }
     }
-}
-
-/// The run of a row of a bulk step, as a dispatch names it.
-fn of_bulk_step(run_id: i64, owner: i64, automation_id: i32, version_id: i32) -> Waiter {
-    Waiter { run_id, wait_no: 0, owner: pg_sys::Oid::from(owner as u32), automation_id, version_id }
 }

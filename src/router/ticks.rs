@@ -1,6 +1,7 @@
 //! Stage 1 for triggers by the clock: which ticks are due, and what becomes of each. The row of a schedule is
 //! locked meanwhile, so one router at a time deals with it; the record of ticks holds besides.
 use automation_core::expr::Budget;
+use automation_core::order::Order;
 use automation_core::schedule::{Due, Overlap, TickEntry, zone_data};
 use automation_core::value::Timestamp;
 use pgrx::pg_sys;
@@ -210,11 +211,11 @@ impl Plan {
     /// The order to start a run that the clock gives. Unlike one of start_run()'s it names no run, because the run is
     /// queued in the transaction that writes it.
     fn tick_event(&self, subject: &Subject<'_>, tick: Timestamp, made_up: bool, missed: i32) -> Event {
-        let order = serde_json::json!({
-            "automation_id": subject.active.automation_id,
-            "schedule_id": subject.row.id,
-            "tick": micros(tick),
-        });
+        let order = Order::Tick {
+            automation_id: subject.active.automation_id,
+            schedule_id: subject.row.id,
+            tick: micros(tick),
+        };
         let payload = serde_json::json!({
             "scheduled_at": tick.to_string(),
             "timezone": subject.schedule.timetable.zone(),
@@ -239,7 +240,7 @@ impl Plan {
             actor: cause.actor,
             changed: Vec::new(),
             prev: None,
-            next: Some(order.to_string()),
+            next: Some(order.encode()),
             payload: Some(payload.to_string()),
             window: None,
         }

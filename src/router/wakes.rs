@@ -2,6 +2,7 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use automation_core::order::Order;
 use automation_core::topic::engine::hears;
 use automation_core::wake_key::wake_key;
 use pgrx::pg_sys;
@@ -182,61 +183,39 @@ fn topic_keys(subject: &str, patterns: &[String]) -> Vec<Key> {
     std::iter::once(key(Source::Topic, subject)).chain(matching).collect()
 }
 
-/// The order to move runs that an event is, if it is one.
-pub fn order_of(event: &Event) -> Option<serde_json::Value> {
-    let text = event.next.as_deref().filter(|_| event.op == Op::Moved)?;
-    serde_json::from_str(text).ok()
-}
-
 /// Is the event an order to call the next run of a queue?
 pub fn is_turn(event: &Event) -> bool {
-    order_of(event).is_some_and(|order| order["do"] == "turn")
+    matches!(event.order(), Some(Order::Turn { .. }))
 }
 
-/// An order to move runs: skip_step(), the turn of one that is queued, a bulk job whose rows have ended, an automation that is active again, a kind that is
-/// watched again.
+/// The work that an order to move runs makes.
 fn moved(event: &Event, now: Micros) -> Vec<NewDispatch> {
-    let order = order_of(event).unwrap_or_default();
-    let number = |name: &str| order[name].as_i64().unwrap_or_default();
-    match order["do"].as_str() {
-        Some("thaw") => live::frozen(number("automation_id") as i32)
+    let Some(order) = event.order() else { return Vec::new() };
+    match order {
+        Order::Thaw { automation_id } => live::frozen(automation_id)
             .into_iter()
             .map(|(run_id, owner, automation_id, version_id)| {
                 let waiter = Waiter { run_id, wait_no: 0, owner, automation_id, version_id };
                 dispatch(waiter, Reason::Thaw, None, now)
             })
             .collect(),
-        // A kind is watched again: whoever waits for any of its entities may have missed something.
-        Some("look") => {
-            let kind = order["kind"].as_str().unwrap_or_default().to_owned();
+        Order::Look { kind } => {
             let found = wakes::find(&[Key { source: Source::State, kind, entity_id: None }]);
             found.into_iter().map(|(_, waiter)| dispatch(waiter, Reason::Look, None, now)).collect()
         }
-        Some("bulk") => {
-            let waiter = Waiter {
-                run_id: number("job"),
-                wait_no: i32::from(order["alone"] == true),
-                owner: pg_sys::Oid::from(number("owner") as u32),
-                automation_id: number("automation_id") as i32,
-                version_id: number("version_id") as i32,
-            };
+        Order::Bulk { job, owner, automation_id, version_id, alone } => {
+            let owner = pg_sys::Oid::from(owner);
+            let waiter = Waiter { run_id: job, wait_no: i32::from(alone), owner, automation_id, version_id };
             vec![dispatch(waiter, Reason::Bulk, None, now)]
         }
-        Some("turn") => {
-            let key = order["key"].as_str().unwrap_or_default();
-            let next = live::next_queued(&[(number("automation_id") as i32, key)]);
+        Order::Turn { automation_id, key } => {
+            let next = live::next_queued(&[(automation_id, key.as_str())]);
             next.into_iter().map(|waiter| dispatch(waiter, Reason::Turn, None, now)).collect()
         }
-        Some("skip") => {
-            let waiter = Waiter {
-                run_id: number("run_id"),
-                wait_no: number("wait_no") as i32,
-                owner: pg_sys::Oid::from(number("owner") as u32),
-                automation_id: number("automation_id") as i32,
-                version_id: number("version_id") as i32,
-            };
+        Order::Skip { run_id, wait_no, owner, automation_id, version_id } => {
+            let waiter = Waiter { run_id, wait_no, owner: pg_sys::Oid::from(owner), automation_id, version_id };
             vec![dispatch(waiter, Reason::Skip, None, now)]
         }
-        _ => Vec::new(),
+        Order::Start(_) | Order::Tick { .. } | Order::Freed { .. } => Vec::new(),
     }
 }

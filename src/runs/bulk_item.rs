@@ -7,12 +7,13 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use automation_core::machine::{JobItem, Machine, State, Surroundings};
+use automation_core::machine::{Machine, State, Surroundings};
+use automation_core::order::{Order, Start};
 use automation_core::value::Value;
 
 use super::suspend::Suspension;
 use crate::definitions::versions::Version;
-use crate::event_log::events::{Event, NewEvent, Op, append_event};
+use crate::event_log::events::{Event, Op, append_move};
 use crate::store::bulk::{self, Outcome, RowsAs};
 use crate::store::bulk_tally::{self, Tally};
 use crate::store::history::{EndedRun, Ending};
@@ -51,22 +52,15 @@ pub fn tenant(job: i64) -> Option<String> {
     family(job)?.event.tenant.clone()
 }
 
-/// The row of a job that an order is about.
-pub fn of_order(order: &serde_json::Value) -> Option<JobItem> {
-    // A run that is tried again is none of the job's any more.
-    order["retry_of"].is_null().then(|| Some(JobItem { job: order["bulk"].as_i64()?, no: order["item"].as_i64()? }))?
-}
-
 /// The event that a row's run is about, if its order is not that itself: for a step the event of the run that has the
 /// step, for a backfill the row as if it had just been written.
-pub fn event_of(ordered: &Event, order: &serde_json::Value) -> Option<Event> {
-    let job = order["bulk"].as_i64()?;
-    if order["step"].is_i64() {
-        return family(job).map(|family| family.event.clone());
+pub fn event_of(ordered: &Event) -> Option<Event> {
+    let row = ordered.start()?.row?;
+    if row.of_step.is_some() {
+        return family(row.bulk).map(|family| family.event.clone());
     }
-    let rows_as = order["as"].as_str().and_then(RowsAs::from_code)?;
-    let topic = order["topic"].as_str().map(str::to_owned);
-    Some(as_event(ordered.clone(), rows_as, topic))
+    let backfill = row.backfill?;
+    Some(as_event(ordered.clone(), RowsAs::from_code(&backfill.rows_as)?, backfill.topic))
 }
 
 /// Turns an order whose payload is a row into the event that the row stands for.
@@ -98,24 +92,22 @@ pub fn as_event(mut event: Event, rows_as: RowsAs, topic: Option<String>) -> Eve
 }
 
 /// Where the run of a step's row begins. None if the order is for no such run.
-pub fn begin(version: &Version, ordered: &Event, order: &serde_json::Value) -> Option<State> {
-    let step = usize::try_from(order["step"].as_i64()?).ok()?;
-    let family = family(order["bulk"].as_i64()?)?;
+pub fn begin(version: &Version, ordered: &Event, order: &Start) -> Option<State> {
+    let step = usize::try_from(order.row_of_step()?.step).ok()?;
+    let family = family(order.row.as_ref()?.bulk)?;
     let item = ordered.payload.as_deref().and_then(|row| Value::from_json(row).ok()).unwrap_or_default();
     Machine::start_item(&version.program, step, family.surroundings.clone(), item)
 }
 
 /// Orders that a job be tended. The order is routed when this transaction has committed. `alone` if that may take long.
 pub fn nudge(waiter: Waiter, alone: bool) {
-    let order = serde_json::json!({
-        "do": "bulk",
-        "job": waiter.run_id,
-        "owner": waiter.owner.to_u32(),
-        "automation_id": waiter.automation_id,
-        "version_id": waiter.version_id,
-        "alone": alone,
+    append_move(&Order::Bulk {
+        job: waiter.run_id,
+        owner: waiter.owner.to_u32(),
+        automation_id: waiter.automation_id,
+        version_id: waiter.version_id,
+        alone,
     });
-    append_event(&NewEvent { op: Some(Op::Moved), next: Some(order.to_string().as_bytes()), ..Default::default() });
 }
 
 /// Was it ordered and not begun, because its automation is paused?

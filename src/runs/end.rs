@@ -3,6 +3,7 @@ use super::error::error_json;
 use super::run::of_live;
 use crate::pg::catch::PgError;
 use automation_core::machine::{JobItem, State};
+use automation_core::order::Order;
 use std::collections::HashMap;
 
 use automation_core::definition::Mode;
@@ -11,7 +12,7 @@ use super::bulk_item;
 use super::engine_events;
 use super::suspend::Suspension;
 use crate::definitions::versions;
-use crate::event_log::events::{NewEvent, Op, append_event};
+use crate::event_log::events::{NewEvent, Op, append_event, append_move};
 use crate::pg::clock;
 use crate::store::history::{self, EndedRun, Ending};
 use crate::store::live::{self, LiveRun};
@@ -48,7 +49,7 @@ pub fn put_down(ended: &[EndedRun]) {
     bulk_item::count_ended(ended);
     versions::load(ended.iter().filter(|run| run.trigger_no >= 0).map(|run| run.version_id));
     for run in ended {
-        let frees = frees_a_tick(run).then(|| serde_json::json!({ "automation_id": run.automation_id }).to_string());
+        let frees = frees_a_tick(run).then(|| Order::Freed { automation_id: run.automation_id }.encode());
         // The rows of a bulk step are not waited for one by one.
         if (run.parent.is_none() || run.item.is_some()) && frees.is_none() {
             continue;
@@ -78,8 +79,7 @@ fn call_next(ended: &[&EndedRun]) {
     keys.sort_unstable();
     keys.dedup();
     for (automation_id, key) in keys {
-        let order = serde_json::json!({ "do": "turn", "automation_id": automation_id, "key": key });
-        append_event(&NewEvent { op: Some(Op::Moved), next: Some(order.to_string().as_bytes()), ..Default::default() });
+        append_move(&Order::Turn { automation_id, key });
     }
 }
 

@@ -1,5 +1,6 @@
 //! Ordering a run by hand or by a step: the order goes through the event log, and the run starts when the transaction has committed.
 use automation_core::by_name::call;
+use automation_core::order::Start;
 
 use crate::definitions::by_name::{Named, typed};
 use crate::definitions::tenant_view::check_tenant;
@@ -14,7 +15,7 @@ use crate::store::tenant_pauses;
 /// Starts a run for a step of another run, which waits for its end.
 pub fn start_child(name: &str, payload: &str, parent: i64) -> Result<i64, PgError> {
     let named = Named { function: "start_run", name, tenant: None };
-    order(&named, payload, serde_json::json!({ "parent": parent })).map_err(|error| error.to_pg())
+    order(&named, payload, Some(parent)).map_err(|error| error.to_pg())
 }
 
 /// An automation that the caller may start now.
@@ -40,14 +41,11 @@ pub fn check_paused(known: &Automation, tenant: Option<&str>) -> EngineResult<()
         .hint(format!("{}.", call("resume", &known.name, Some(tenant)))))
 }
 
-/// Orders a run: the router starts it when this transaction has committed.
-pub fn order(named: &Named<'_>, payload: &str, extra: serde_json::Value) -> EngineResult<i64> {
+/// Orders a run: the router starts it when this transaction has committed. `parent` is the run whose step waits for it.
+pub fn order(named: &Named<'_>, payload: &str, parent: Option<i64>) -> EngineResult<i64> {
     let known = startable(named)?;
     let run_id = next_id("run_id_seq");
-    let mut order = serde_json::json!({ "automation_id": known.id, "version_id": known.version_id, "run_id": run_id });
-    if let (Some(order), serde_json::Value::Object(extra)) = (order.as_object_mut(), extra) {
-        order.extend(extra);
-    }
+    let start = Start { automation_id: known.id, version_id: known.version_id, run_id, parent, ..Default::default() };
     let given = named.tenant.filter(|tenant| !tenant.is_empty());
     let (name, theirs) = (known.name.as_str(), known.tenant.as_deref().or(given));
     let own = provenance::tenant();
@@ -57,13 +55,13 @@ pub fn order(named: &Named<'_>, payload: &str, extra: serde_json::Value) -> Engi
         return Err(EngineError::not_allowed(format!("cannot start automation \"{name}\" of tenant \"{theirs}\""))
             .detail(format!("The run that starts it belongs to tenant \"{own}\".")));
     }
-    place(name, theirs.or(own.as_deref()), &order, Some(payload));
+    place(name, theirs.or(own.as_deref()), start, Some(payload));
     Ok(run_id)
 }
 
 /// Puts an order to start a run into the log. Returns the order's number.
-pub fn place(name: &str, tenant: Option<&str>, order: &serde_json::Value, payload: Option<&str>) -> i64 {
-    let (topic, order) = (format!("automation.invocation.{name}"), order.to_string());
+pub fn place(name: &str, tenant: Option<&str>, start: Start, payload: Option<&str>) -> i64 {
+    let (topic, order) = (format!("automation.invocation.{name}"), start.order().encode());
     append_event(&NewEvent {
         op: Some(Op::Started),
         topic: Some(&topic),

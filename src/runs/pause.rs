@@ -2,11 +2,12 @@
 //! runs, and who is told.
 use automation_core::gate::apart;
 use automation_core::lifecycle::Status;
+use automation_core::order::Order;
 
 use super::{bulk, holds};
 use crate::definitions::schedules;
 use crate::definitions::versions::compile_stored;
-use crate::event_log::events::{NewEvent, Op, append_event};
+use crate::event_log::events::{NewEvent, Op, append_event, append_move};
 use crate::pg::key_lock::{Sort, hash, try_take};
 use crate::pg::snapshot;
 use crate::provenance;
@@ -109,8 +110,7 @@ pub fn thaw(automation_id: i32) {
     if live::frozen(automation_id).is_empty() && !snapshot::is_fixed() {
         return;
     }
-    let order = serde_json::json!({ "do": "thaw", "automation_id": automation_id }).to_string();
-    append_event(&NewEvent { op: Some(Op::Moved), next: Some(order.as_bytes()), ..Default::default() });
+    append_move(&Order::Thaw { automation_id });
 }
 
 /// Publishes an event of the tenant for which an automation was paused, and ends the holds of that tenant.

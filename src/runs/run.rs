@@ -3,11 +3,10 @@ use automation_core::machine::JobItem;
 use automation_core::value::Value;
 use pgrx::pg_sys;
 
-use super::bulk_item;
 use super::scope::RunScope;
 use crate::definitions::scope::instant;
 use crate::definitions::versions::{self, Version};
-use crate::event_log::events::{Event, Op};
+use crate::event_log::events::Event;
 use crate::pg::clock::{self, Micros};
 use crate::store::dispatches::Dispatch;
 use crate::store::dwells::Dwell;
@@ -95,7 +94,7 @@ impl Run {
 
 /// What is known of a run that a dispatch starts.
 pub fn of_dispatch(owner: pg_sys::Oid, dispatch: &Dispatch, event: Option<&Event>, started_at: Micros) -> Run {
-    let order = event.map(order_of).unwrap_or_default();
+    let order = event.and_then(Event::start);
     let own = versions::get(dispatch.version_id).ok().and_then(|version| version.program.tenant.clone());
     Run {
         id: dispatch.run_id,
@@ -109,27 +108,14 @@ pub fn of_dispatch(owner: pg_sys::Oid, dispatch: &Dispatch, event: Option<&Event
         event_at: dispatch.event_at,
         started_at,
         depth: event.map_or(0, |event| event.depth),
-        parent: order["parent"].as_i64(),
+        parent: order.as_ref().and_then(|order| order.parent),
         kind: event.and_then(|event| event.kind.clone()),
         entity_id: event.and_then(|event| event.entity_id.clone()),
         key: None,
         mode_key: None,
         // The runs of a tenant's automation are that tenant's, also if the entity has gone over to another tenant.
         tenant: own.or_else(|| event.and_then(|event| event.tenant.clone())),
-        item: bulk_item::of_order(&order),
-    }
-}
-
-/// The row of a bulk job that an event orders a run for.
-pub fn item_of(event: &Event) -> Option<JobItem> {
-    bulk_item::of_order(&order_of(event))
-}
-
-/// What start_run() and others ordered; null for any other event.
-pub fn order_of(event: &Event) -> serde_json::Value {
-    match (event.op, &event.next) {
-        (Op::Started, Some(order)) => serde_json::from_str(order).unwrap_or_default(),
-        _ => serde_json::Value::Null,
+        item: order.and_then(|order| order.item()),
     }
 }
 

@@ -18,6 +18,7 @@ pub mod fairness;
 pub mod gate;
 pub mod lifecycle;
 pub mod machine;
+pub mod order;
 pub mod places;
 pub mod program;
 pub mod schedule;

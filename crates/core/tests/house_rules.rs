@@ -237,3 +237,11 @@ fn every_module_of_the_extension_has_its_place_in_the_architecture() {
     let missing: Vec<&str> = LAYERS.into_iter().filter(|layer| !page.contains(&format!("`src/{layer}"))).collect();
     assert_eq!(missing, Vec::<&str>::new());
 }
+
+#[test]
+fn orders_are_written_and_read_by_their_type_only() {
+    // crates/core/src/order.rs has every verb and field; a text put together elsewhere could not be told from a mistake.
+    let banned = ["order[\"", "\"do\": \"", "[\"do\"]"];
+    let allowed = |path: &str| path == "src/define/mod.rs"; // steps of a document have `do` as well
+    assert_eq!(offenders("src", &banned, allowed), Vec::<String>::new());
+}

@@ -98,14 +98,12 @@ layer_differential() {
     return $verdict
 }
 
+# Every order of the steps of concurrent sessions, and the broken twin of each spec; see tests/isolation/run.sh.
 layer_isolation() {
-    local dir=tests/isolation names=() verdict=0
+    local verdict=0
     build_for_servers
-    start_cluster isolation pg-e2e $dir/server.conf
-    while read -r name; do names+=("$name"); done < <(test_names $dir/specs spec)
-    regress "$(prefix_lib pg-e2e)/pgxs/src/test/isolation/pg_isolation_regress" isolation $dir \
-        --load-extension="$EXTENSION" "${names[@]}" || verdict=1
-    tests/isolation/broken_twins.sh "$(scripts/cluster.sh dsn isolation)" || verdict=1
+    start_cluster isolation pg-e2e tests/isolation/server.conf
+    tests/isolation/run.sh "$(scripts/cluster.sh dsn isolation)" || verdict=1
     scripts/cluster.sh stop isolation
     return $verdict
 }
@@ -146,7 +144,7 @@ layer_readme() {
 
 test_names() { find "$1" -maxdepth 1 -name "*.$2" -printf '%f\n' | sed "s/\.$2$//" | LC_ALL=C sort; }
 
-# pg_regress or pg_isolation_regress on a running cluster. Results stay for tests/accept.sh.
+# pg_regress on a running cluster. Results stay for tests/accept.sh.
 regress() { # PROGRAM CLUSTER DIRECTORY [ARGUMENT]...
     local program=$1 cluster=$2 dir=$DEV/results/$2/input out=$DEV/results/$2 dsn
     rm -rf "$out"
@@ -191,7 +189,7 @@ count() {
 print_plan() {
     local program
     for program in cargo pgrx regress chown rm scripts/build.sh scripts/cluster.sh scripts/readme.sh tests/pgspot.sh \
-        tests/isolation/broken_twins.sh tests/attacks/run.sh; do
+        tests/isolation/run.sh tests/attacks/run.sh; do
         eval "$program() { echo \"\$layer: $program \$*\" >&3; }"
     done
     mktemp() { echo "$DEV/none"; }

@@ -100,6 +100,32 @@ fn every_crate_with_tests_is_run_by_a_layer() {
     assert_eq!(forgotten, Vec::<String>::new(), "no layer of tests/run.sh runs the tests of these");
 }
 
+/// The folders of the repository that hold a package, built artifacts left out.
+fn package_folders(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    if folder.join("Cargo.toml").is_file() {
+        found.push(folder.to_path_buf());
+    }
+    for path in fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path()) {
+        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        if path.is_dir() && !path.is_symlink() && !hidden && !path.ends_with("target") {
+            found.extend(package_folders(&path));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_package_is_a_member_of_the_workspace_or_has_no_test() {
+    let manifests: Vec<PathBuf> =
+        packages().iter().filter_map(|package| package["manifest_path"].as_str().map(PathBuf::from)).collect();
+    let folders = package_folders(&root());
+    assert!(folders.len() >= manifests.len(), "{folders:?}");
+    let forgotten: Vec<&PathBuf> =
+        folders.iter().filter(|folder| !manifests.contains(&folder.join("Cargo.toml")) && has_tests(folder)).collect();
+    assert_eq!(forgotten, Vec::<&PathBuf>::new(), "no layer can run the tests of these");
+}
+
 #[test]
 fn every_file_of_tests_is_a_test_program_of_its_crate() {
     let mut forgotten = Vec::new();

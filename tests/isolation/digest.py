@@ -102,9 +102,9 @@ def digest_of(orders):
         made.append(observation)
     few = len(firsts) <= len(LETTERS)
     letters = {observation: LETTERS[i] if few else f"({i + 1})" for i, observation in enumerate(firsts)}
-    lines = [f"orders: {len(orders)}, different observations: {len(firsts)}"]
+    lines = [f"different observations: {len(firsts)}"]
     for observation, first in firsts.items():
-        lines += ["", f"{letters[observation]}: {made.count(observation)} orders, the first: {first}"]
+        lines += ["", f"{letters[observation]}: {made.count(observation)} of {len(orders)} orders, the first: {first}"]
         lines += [f"    {fact}" for fact in observation]
     lines += ["", "observations of the orders:"]
     for at in range(0, len(made), ORDERS_IN_A_LINE):

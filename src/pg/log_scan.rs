@@ -11,7 +11,7 @@ use super::engine_sql::Row;
 use super::table_scan::StatementSnapshot;
 use super::{names, raw};
 
-/// Columns of the log that its indexes know: see sql/schema/10_tables.sql.
+/// Columns of the log that its indexes know: see sql/schema/log.sql.
 const ID: i16 = 1;
 const XID: i16 = 2;
 const GROUP_SPAN: usize = 4;

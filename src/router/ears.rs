@@ -4,7 +4,7 @@ use automation_core::topic::Ears;
 use crate::pg::engine_sql::Row;
 use crate::store::events::Op;
 
-/// Where the log has what decides it: see sql/schema/10_tables.sql.
+/// Where the log has what decides it: see sql/schema/log.sql.
 const OP: usize = 9;
 const KIND: usize = 11;
 const TOPIC: usize = 13;

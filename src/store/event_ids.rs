@@ -19,7 +19,7 @@ use crate::pg::names;
 use crate::pg::raw::nextval_internal;
 use crate::shmem::{my_database, my_place, shared};
 
-/// Ids in a block: the increment of the sequence. See sql/schema/10_tables.sql.
+/// Ids in a block: the increment of the sequence. See sql/schema/log.sql.
 const BLOCK: i64 = 128;
 const NAME: &str = "event_id_seq";
 

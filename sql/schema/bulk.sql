@@ -71,31 +71,6 @@ CREATE TABLE automation_internal.bulk_look (
 COMMENT ON TABLE automation_internal.bulk_look IS 'How far each job was at the last look; what ended since is in bulk_tally.';
 
 -- Column order is known to src/store/bulk.rs.
-CREATE TABLE automation_internal.bulk_item (
-    job_id  bigint NOT NULL,
-    no      bigint NOT NULL,
-    run_id  bigint NOT NULL,
-    data    json,
-    CONSTRAINT bulk_item_pkey PRIMARY KEY (job_id, no)
-);
-COMMENT ON TABLE automation_internal.bulk_item IS 'The rows of a job''s query as they were when it ran, and the run that each will have.';
-
-CREATE TABLE automation_internal.bulk_outcome (
-    job_id  bigint NOT NULL,
-    no      bigint NOT NULL,
-    run_id  bigint NOT NULL,
-    status  text   NOT NULL,
-    error   json,
-    -- the second wall against a row that counts twice
-    CONSTRAINT bulk_outcome_pkey PRIMARY KEY (job_id, no),
-    CONSTRAINT bulk_outcome_status_check CHECK (status IN ('completed', 'failed', 'skipped', 'cancelled',
-                                                           'returned', 'again'))
-);
-COMMENT ON TABLE automation_internal.bulk_outcome IS 'What became of the rows of a job. returned: its run was not begun because the automation was paused; again: it has another one since.';
--- serves whoever begins such rows again
-CREATE INDEX bulk_outcome_returned_idx ON automation_internal.bulk_outcome (job_id, no) WHERE status = 'returned';
-
--- Column order is known to src/store/bulk.rs.
 CREATE TABLE automation_internal.bulk_tally (
     job_id     bigint NOT NULL,
     -- the transaction that added the tally
@@ -202,6 +177,31 @@ COMMENT ON COLUMN automation.progress.created_by IS 'Who ordered it.';
 COMMENT ON COLUMN automation.progress.created_at IS 'When it was ordered.';
 COMMENT ON COLUMN automation.progress.query IS 'Where its rows come from.';
 COMMENT ON COLUMN automation.progress.error IS 'Why the query failed, or the first error of a row.';
+
+-- Column order is known to src/store/bulk.rs.
+CREATE TABLE automation_internal.bulk_item (
+    job_id  bigint NOT NULL,
+    no      bigint NOT NULL,
+    run_id  bigint NOT NULL,
+    data    json,
+    CONSTRAINT bulk_item_pkey PRIMARY KEY (job_id, no)
+);
+COMMENT ON TABLE automation_internal.bulk_item IS 'The rows of a job''s query as they were when it ran, and the run that each will have.';
+
+CREATE TABLE automation_internal.bulk_outcome (
+    job_id  bigint NOT NULL,
+    no      bigint NOT NULL,
+    run_id  bigint NOT NULL,
+    status  text   NOT NULL,
+    error   json,
+    -- the second wall against a row that counts twice
+    CONSTRAINT bulk_outcome_pkey PRIMARY KEY (job_id, no),
+    CONSTRAINT bulk_outcome_status_check CHECK (status IN ('completed', 'failed', 'skipped', 'cancelled',
+                                                           'returned', 'again'))
+);
+COMMENT ON TABLE automation_internal.bulk_outcome IS 'What became of the rows of a job. returned: its run was not begun because the automation was paused; again: it has another one since.';
+-- serves whoever begins such rows again
+CREATE INDEX bulk_outcome_returned_idx ON automation_internal.bulk_outcome (job_id, no) WHERE status = 'returned';
 
 CREATE VIEW automation.bulk_items WITH (security_barrier) AS
 SELECT i.job_id AS job,

@@ -34,4 +34,32 @@ CREATE TABLE automation_internal.tick (
 COMMENT ON TABLE automation_internal.tick IS 'Ticks of schedules and what became of them, by which version of the time zone data; pruned with the history.';
 -- serves whoever starts the next one
 CREATE INDEX tick_queued_idx ON automation_internal.tick (schedule_id, tick) WHERE status = 'queued';
+
+CREATE VIEW automation.ticks WITH (security_barrier) AS
+SELECT t.tick,
+       a.name AS automation,
+       s.trigger_id AS trigger,
+       t.status,
+       t.reason,
+       t.run_id,
+       t.made_up,
+       t.missed,
+       t.at,
+       a.tenant
+  FROM automation_internal.tick AS t
+  JOIN automation_internal.schedule AS s ON s.id = t.schedule_id
+  JOIN automation_internal.automation AS a ON a.id = s.automation_id
+ WHERE pg_catalog.pg_has_role(a.owner, 'USAGE')
+ ORDER BY t.tick DESC;
+COMMENT ON VIEW automation.ticks IS 'What became of each tick of your triggers by the clock, newest first; the next ones are in timers.';
+COMMENT ON COLUMN automation.ticks.tick IS 'The time of the schedule that it stands for.';
+COMMENT ON COLUMN automation.ticks.automation IS 'Of which automation.';
+COMMENT ON COLUMN automation.ticks.trigger IS 'Of which of its triggers.';
+COMMENT ON COLUMN automation.ticks.status IS 'started (see run_id), queued behind the run before, skipped or missed.';
+COMMENT ON COLUMN automation.ticks.reason IS 'Why it started no run, or not yet.';
+COMMENT ON COLUMN automation.ticks.run_id IS 'The run it started, see automation.runs.';
+COMMENT ON COLUMN automation.ticks.made_up IS 'It was missed and is made up for.';
+COMMENT ON COLUMN automation.ticks.missed IS 'How many ticks just before it were missed.';
+COMMENT ON COLUMN automation.ticks.at IS 'When that was decided.';
+COMMENT ON COLUMN automation.ticks.tenant IS 'Tenant that the automation was defined for.';
 SET LOCAL search_path = automation, pg_temp;

@@ -26,9 +26,6 @@ COMMENT ON TABLE automation_internal.dwell IS 'Triggers that have fired and must
 CREATE INDEX dwell_ordering_key_automation_id_trigger_id_idx
     ON automation_internal.dwell (ordering_key, automation_id, trigger_id);
 
--- serves the router: something under this key may be about to be held. src/store/dispatches.rs says which rows it has.
-CREATE INDEX dispatch_held_idx ON automation_internal.dispatch (ordering_key) WHERE reason = 'h';
-
 -- A number that could not be worked out is neither inside nor outside a range: whether it was outside before is remembered
 -- here until the next change tells.
 CREATE TABLE automation_internal.numeric_memory (

@@ -201,6 +201,19 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION automation.notify(text, text, text, text, boolean, boolean, interval, jsonb, boolean) IS 'A step that sends a NOTIFY; payload is an expression.';
 
+CREATE FUNCTION automation.webhook(url text, body text DEFAULT NULL, method text DEFAULT NULL, headers jsonb DEFAULT NULL,
+    secret text DEFAULT NULL, delivery text DEFAULT NULL, id text DEFAULT NULL, condition text DEFAULT NULL,
+    continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL, timeout interval DEFAULT NULL,
+    retry jsonb DEFAULT NULL, enabled boolean DEFAULT NULL)
+RETURNS automation.step LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('do', 'webhook',
+               CASE WHEN url LIKE '%://%' THEN 'url' ELSE 'endpoint' END, url, 'body', body, 'method', method,
+               'headers', headers, 'secret', secret, 'delivery', delivery))
+        || automation_internal.step_options(id, condition, continue_on_error, allow_failure, timeout, retry, enabled);
+END;
+COMMENT ON FUNCTION automation.webhook(text, text, text, jsonb, text, text, text, text, boolean, boolean, interval, jsonb, boolean) IS 'A step that sends a message to a url, or to an endpoint of that name; body is an expression. It is completed when the message is in the outbox.';
+
 CREATE FUNCTION automation.store_state(kind text, entity text, state text, id text DEFAULT NULL,
     condition text DEFAULT NULL, continue_on_error boolean DEFAULT NULL, allow_failure boolean DEFAULT NULL,
     timeout interval DEFAULT NULL, retry jsonb DEFAULT NULL, enabled boolean DEFAULT NULL)
@@ -406,4 +419,70 @@ BEGIN ATOMIC
         'cap', automation_internal.duration(cap), 'jitter', jitter));
 END;
 COMMENT ON FUNCTION automation.retry(integer, interval[], text, interval, numeric, interval, numeric) IS 'How often, and when, a failed step is tried again: after 1, 5 and 30 seconds unless told otherwise.';
+
+CREATE TYPE automation.definition AS (name text, version integer, status text, notices text[]);
+COMMENT ON TYPE automation.definition IS 'What define() answers.';
+
+CREATE FUNCTION automation_internal.define_document(document jsonb, owner text, wanted text)
+RETURNS TABLE (name text, version integer, status text, notices text[])
+LANGUAGE c AS 'MODULE_PATHNAME', 'define_document_wrapper';
+COMMENT ON FUNCTION automation_internal.define_document(jsonb, text, text) IS 'What automation.define() calls.';
+
+CREATE FUNCTION automation_internal.define_text(document text, owner text, wanted text)
+RETURNS TABLE (name text, version integer, status text, notices text[])
+LANGUAGE c AS 'MODULE_PATHNAME', 'define_text_wrapper';
+COMMENT ON FUNCTION automation_internal.define_text(text, text, text) IS 'What automation.define() calls for a document in text form.';
+
+CREATE FUNCTION automation_internal.text_or_object(given text)
+RETURNS jsonb LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT CASE WHEN pg_catalog.ltrim(given) LIKE '{%' THEN given::jsonb ELSE pg_catalog.to_jsonb(given) END;
+END;
+COMMENT ON FUNCTION automation_internal.text_or_object(text) IS 'A text as documents hold it: in words, or an object.';
+
+CREATE FUNCTION automation.define(name text DEFAULT NULL, trigger automation.trigger DEFAULT NULL,
+                                  steps automation.step[] DEFAULT NULL, triggers automation.trigger[] DEFAULT NULL,
+                                  description text DEFAULT NULL, condition text DEFAULT NULL, key text DEFAULT NULL,
+                                  ordering text DEFAULT NULL, tenant text DEFAULT NULL, run_as text DEFAULT NULL,
+                                  status text DEFAULT NULL, document text DEFAULT NULL,
+                                  on_failure automation.step[] DEFAULT NULL, on_pause text DEFAULT NULL,
+                                  max_steps integer DEFAULT NULL, timeout interval DEFAULT NULL,
+                                  mode text DEFAULT NULL, max_runs integer DEFAULT NULL,
+                                  max_executions text DEFAULT NULL, entity_lock boolean DEFAULT NULL,
+                                  dedup jsonb DEFAULT NULL, priority integer DEFAULT NULL,
+                                  retention text DEFAULT NULL, concurrency integer DEFAULT NULL,
+                                  breaker integer DEFAULT NULL)
+RETURNS SETOF automation.definition LANGUAGE sql
+BEGIN ATOMIC
+    -- one text in curly braces is a document
+    SELECT d.name, d.version, d.status, d.notices
+      FROM automation_internal.define_text(COALESCE($12, $1), $10, $11) AS d
+     WHERE $12 IS NOT NULL
+        OR ($2 IS NULL AND $3 IS NULL AND $4 IS NULL AND pg_catalog.ltrim($1) LIKE '{%')
+ UNION ALL
+    SELECT d.name, d.version, d.status, d.notices
+      FROM automation_internal.define_document(
+               pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+                   'name', $1, 'description', $5, 'condition', $6, 'key', $7, 'ordering', $8, 'tenant', $9,
+                   'on_failure', pg_catalog.to_jsonb($13), 'on_pause', $14, 'max_steps', $15,
+                   'timeout', automation_internal.duration($16), 'mode', $17, 'max_runs', $18,
+                   'max_executions', automation_internal.text_or_object($19), 'entity_lock', $20, 'dedup', $21,
+                   'priority', $22, 'retention', automation_internal.text_or_object($23), 'concurrency', $24,
+                   'breaker', CASE WHEN $25 = 0 THEN jsonb 'false' ELSE pg_catalog.to_jsonb($25) END))
+               || pg_catalog.jsonb_build_object(
+                   'triggers', COALESCE(pg_catalog.to_jsonb($4), '[]')
+                               || CASE WHEN $2 IS NULL THEN '[]' ELSE pg_catalog.jsonb_build_array($2::jsonb) END,
+                   'steps', COALESCE(pg_catalog.to_jsonb($3), '[]')),
+               $10, $11) AS d
+     WHERE NOT ($12 IS NOT NULL
+        OR ($2 IS NULL AND $3 IS NULL AND $4 IS NULL AND pg_catalog.ltrim($1) LIKE '{%'));
+END;
+COMMENT ON FUNCTION automation.define(text, automation.trigger, automation.step[], automation.trigger[], text, text, text, text, text, text, text, text, automation.step[], text, integer, interval, text, integer, text, boolean, jsonb, integer, text, integer, integer) IS 'Defines an automation, or a new version of one; does nothing if nothing changed.';
+
+CREATE FUNCTION automation.define(document jsonb)
+RETURNS SETOF automation.definition LANGUAGE sql
+BEGIN ATOMIC
+    SELECT d.name, d.version, d.status, d.notices FROM automation_internal.define_document($1, NULL, NULL) AS d;
+END;
+COMMENT ON FUNCTION automation.define(jsonb) IS 'Defines an automation from its document.';
 SET LOCAL search_path = automation, pg_temp;

@@ -44,6 +44,8 @@ layer_lint() {
     local verdict=0
     verdict_on rustfmt cargo fmt --all --check || verdict=1
     verdict_on clippy cargo clippy --workspace --all-targets --features "pg$PG_MAJOR failpoints" -- -D warnings || verdict=1
+    verdict_on shellcheck shellcheck --external-sources .ci/run bench/*.sh scripts/*.sh tests/*.sh tests/*/*.sh || verdict=1
+    verdict_on cargo-deny cargo_deny --locked --workspace check -D warnings licenses bans sources || verdict=1
     # The install script is made by the build that the layers with servers need anyway.
     build_for_servers
     verdict_on pgspot tests/pgspot.sh "$(prefix_extensions pg-e2e)" || verdict=1
@@ -92,6 +94,7 @@ layer_differential() {
     start_cluster differential pg-e2e tests/pg_regress/server.conf
     dsn=$(scripts/cluster.sh dsn differential)
     dsn=${dsn#host=}
+    # shellcheck disable=SC2001 # a substitution by pattern cannot cut out the middle
     PGHOST=${dsn%% *} DIFFERENTIAL_PSQL="-p $(sed 's/.* port=\([0-9]*\) .*/\1/' <<<"$dsn") -U postgres -d postgres" \
         cargo test -p automation_core --test differential || verdict=1
     scripts/cluster.sh stop differential
@@ -188,11 +191,13 @@ count() {
 # Replaces every program that the layers call by one that prints "LAYER: PROGRAM ARGUMENTS", and goes through the layers.
 print_plan() {
     local program
-    for program in cargo pgrx regress chown rm scripts/build.sh scripts/cluster.sh scripts/readme.sh tests/pgspot.sh \
-        tests/isolation/run.sh tests/attacks/run.sh; do
+    for program in cargo cargo_deny pgrx regress shellcheck chown rm scripts/build.sh scripts/cluster.sh scripts/readme.sh \
+        tests/pgspot.sh tests/isolation/run.sh tests/attacks/run.sh; do
         eval "$program() { echo \"\$layer: $program \$*\" >&3; }"
     done
+    # shellcheck disable=SC2317 # the layers call them
     mktemp() { echo "$DEV/none"; }
+    # shellcheck disable=SC2317
     chmod() { :; }
     for layer in $layers; do "layer_$layer" 3>&1 >/dev/null; done
 }

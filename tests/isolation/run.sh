@@ -4,7 +4,7 @@
 # fail: each broken/NAME.spec or broken/NAME__REASON.spec is specs/NAME.spec with the guarding clause taken out, and passes if
 # it runs and its digest differs from the one that NAME is expected to have.
 # Prints "test NAME ... ok" or "FAILED" for each. The outputs in full, and their digests: .dev/results/isolation.
-# shellcheck source-path=SCRIPTDIR/../../scripts
+# shellcheck source-path=SCRIPTDIR
 source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/lib.sh"
 require_dev
 dsn=${1:?which cluster?}

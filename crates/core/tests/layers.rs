@@ -100,16 +100,15 @@ fn every_crate_with_tests_is_run_by_a_layer() {
     assert_eq!(forgotten, Vec::<String>::new(), "no layer of tests/run.sh runs the tests of these");
 }
 
-/// The folders of the repository that hold a package, built artifacts left out.
-fn package_folders(folder: &Path) -> Vec<PathBuf> {
+/// All files below a folder with a name that the condition accepts; hidden folders and built artifacts left out.
+fn files(folder: &Path, accepted: &dyn Fn(&str) -> bool) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    if folder.join("Cargo.toml").is_file() {
-        found.push(folder.to_path_buf());
-    }
     for path in fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path()) {
-        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-        if path.is_dir() && !path.is_symlink() && !hidden && !path.ends_with("target") {
-            found.extend(package_folders(&path));
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if path.is_file() && accepted(&name) {
+            found.push(path);
+        } else if path.is_dir() && !path.is_symlink() && !name.starts_with('.') && name != "target" {
+            found.extend(files(&path, accepted));
         }
     }
     found
@@ -119,10 +118,10 @@ fn package_folders(folder: &Path) -> Vec<PathBuf> {
 fn every_package_is_a_member_of_the_workspace_or_has_no_test() {
     let manifests: Vec<PathBuf> =
         packages().iter().filter_map(|package| package["manifest_path"].as_str().map(PathBuf::from)).collect();
-    let folders = package_folders(&root());
-    assert!(folders.len() >= manifests.len(), "{folders:?}");
-    let forgotten: Vec<&PathBuf> =
-        folders.iter().filter(|folder| !manifests.contains(&folder.join("Cargo.toml")) && has_tests(folder)).collect();
+    let all = files(&root(), &|name| name == "Cargo.toml");
+    assert!(all.len() >= manifests.len(), "{all:?}");
+    let outside = all.iter().filter(|manifest| !manifests.contains(manifest));
+    let forgotten: Vec<&PathBuf> = outside.filter(|manifest| has_tests(manifest.parent().expect("a folder"))).collect();
     assert_eq!(forgotten, Vec::<&PathBuf>::new(), "no layer can run the tests of these");
 }
 
@@ -182,6 +181,17 @@ fn every_isolation_spec_is_run_and_has_a_broken_twin() {
     let excused: BTreeSet<String> = NEED_NO_TWIN.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(&twins | &excused, specs, "a spec without a twin proves nothing");
     assert!(twins.is_disjoint(&excused), "it has a twin and is excused from having one");
+}
+
+#[test]
+fn every_shell_script_is_linted() {
+    let plan = plan();
+    let linted = plan.iter().find(|words| words[1] == "shellcheck").expect("a layer runs it");
+    let linted: BTreeSet<String> = linted.iter().skip(2).filter(|word| !word.starts_with('-')).cloned().collect();
+    let mut scripts = files(&root(), &|name| name.ends_with(".sh"));
+    scripts.push(root().join(".ci/run"));
+    let scripts = scripts.iter().filter_map(|path| path.strip_prefix(root()).ok()?.to_str().map(str::to_owned));
+    assert_eq!(linted, scripts.collect::<BTreeSet<_>>());
 }
 
 #[test]

@@ -37,5 +37,5 @@ chaos:  ## kill processes at random under load: make chaos N=1000
 fmt:  ## format the Rust code
 	@cargo fmt --all
 
-lint:  ## rustfmt and clippy, warnings are errors
+lint:  ## rustfmt, clippy, shellcheck, cargo-deny, pgspot; warnings are errors
 	@tests/run.sh lint

@@ -172,7 +172,7 @@ watch_memory() { # PID
 
 # One UPDATE of all rows of 'big'; sets seconds, cpu (microseconds per row) and peak_kb.
 bulk_update() {
-    local out backend
+    local backend
     memory_file=$(mktemp)
     coproc session { psql -X -q -A -t -v ON_ERROR_STOP=1 -d "$database"; }
     # shellcheck disable=SC2154 # set by coproc
@@ -183,8 +183,9 @@ bulk_update() {
     local watcher=$!
     local start=$EPOCHREALTIME
     printf '%s\n' "UPDATE bench.big SET status = 'paid', n = n + 1;" "SELECT 'done';" >&"$input"
-    read -r out <&"$output"
+    read -r _ <&"$output"
     seconds=$(compute "$EPOCHREALTIME - $start")
+    # shellcheck disable=SC2178 # cpu is an array in other functions only
     cpu=$(sql "SELECT round(bench.cpu_us($backend) / $bulk_rows.0, 2)")
     exec {input}>&-
     wait "$pid" "$watcher" || true

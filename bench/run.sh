@@ -25,6 +25,14 @@ idle_percent() {
 idle=$(idle_percent)
 [ "$idle" -ge 90 ] || warn "other programs use $((100 - idle)) % of the processors: trust the processor times, not the clock"
 
+# Names the measured source by the title of its commit: a hash does not survive a rebase.
+measured_state() {
+    local title changes
+    title=$(git -C "$ROOT" log -1 --format=%s)
+    changes=$(git -C "$ROOT" status --porcelain -- src crates sql Cargo.toml Cargo.lock)
+    echo "the commit \"$title\"${changes:+ with changes that were not committed}"
+}
+
 cluster() { "$ROOT/scripts/cluster.sh" "$1" bench "${@:2}"; }
 results=$DEV/bench-results
 cluster destroy
@@ -47,7 +55,7 @@ if [ "${BENCH_QUICK:-0}" != 1 ] && [ -z "${BENCH_SECTIONS:-}" ]; then
         cat <<TEXT
 # Results of \`make bench\`
 
-One run, $(date -u +%Y-%m-%d), commit $(git -C "$ROOT" describe --always --dirty). Medians of three rounds unless said.
+One run, $(date -u +%Y-%m-%d), of $(measured_state). Medians of three rounds unless said.
 How each number is measured: \`measure.sh\`; the plain SQL loop is \`floor_work\` in \`schema.sql\`.
 
 - processor: $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores

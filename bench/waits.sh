@@ -9,6 +9,7 @@ define_steps() { # NAME STEPS
 }
 
 measure_steps() {
+    # shellcheck disable=SC2034 # drain sets all of them
     local how round rate first cpu wal dead executors steps
     local effect="automation.sql('INSERT INTO bench.effect (order_id, at) VALUES ({{ new.id }}, clock_timestamp())')"
     local look="automation.sql('SELECT {{ new.total }} AS total')"

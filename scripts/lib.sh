@@ -84,6 +84,20 @@ find_cargo_pgrx() {
 PGSPOT_VERSION=0.9.4
 pgspot_home() { echo "${XDG_CACHE_HOME:-$HOME/.cache}/$EXTENSION/pgspot-$PGSPOT_VERSION"; }
 
+# cargo-deny at a pinned version, beside cargo-pgrx. Only the tests need it.
+# shellcheck disable=SC2034 # used by setup.sh
+DENY_VERSION=0.20.2
+cargo_deny_home() { echo "${XDG_CACHE_HOME:-$HOME/.cache}/$EXTENSION/cargo-deny-$DENY_VERSION"; }
+cargo_deny() {
+    local program
+    program=$(cargo_deny_home)/bin/cargo-deny
+    if [ ! -x "$program" ]; then
+        warn "cargo-deny $DENY_VERSION is not installed: run 'scripts/setup.sh tests' with a network that reaches crates.io"
+        return 1
+    fi
+    "$program" "$@"
+}
+
 # Calls cargo-pgrx with this checkout's registry of servers.
 pgrx() {
     local program

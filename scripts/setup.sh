@@ -62,7 +62,16 @@ install_cargo_pgrx() {
     cargo install cargo-pgrx --version "=$PGRX_VERSION" --locked --root "$(cargo_pgrx_home)"
 }
 
-# Without it all but one test can run, and that one says what is missing; so a machine without PyPI is not stopped here.
+# Without one of the following three all but one test can run, and that one says what is missing; so a machine that cannot
+# reach Debian's archive, PyPI or crates.io is not stopped here.
+install_shellcheck() {
+    local packages=shellcheck
+    ! command -v shellcheck >/dev/null || return 0
+    say "installing shellcheck"
+    (privileged apt-get update -q && apt_install shellcheck) ||
+        warn "shellcheck could not be installed; the test shellcheck will fail"
+}
+
 install_pgspot() {
     local home
     home=$(pgspot_home)
@@ -71,6 +80,17 @@ install_pgspot() {
     rm -rf "$home"
     { python3 -m venv "$home" && "$home/bin/pip" install -q --disable-pip-version-check "pgspot==$PGSPOT_VERSION"; } ||
         { rm -rf "$home" && warn "pgspot $PGSPOT_VERSION could not be installed; the test pgspot will fail"; }
+}
+
+# Without the link-time optimization that its authors chose for their own binaries: here the program runs for a second or two.
+install_cargo_deny() {
+    local home
+    home=$(cargo_deny_home)
+    [ ! -x "$home/bin/cargo-deny" ] || return 0
+    say "building cargo-deny $DENY_VERSION, kept in $home (once, some minutes)"
+    CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
+        cargo install cargo-deny --version "=$DENY_VERSION" --locked --root "$home" ||
+        warn "cargo-deny $DENY_VERSION could not be built; the test cargo-deny will fail"
 }
 
 # Debian's server finds its files relative to its own place, so a copy of it is a server of
@@ -104,5 +124,9 @@ prepare_servers() {
 install_packages
 ensure_dev
 install_cargo_pgrx
-[ "$purpose" != tests ] || install_pgspot
+if [ "$purpose" = tests ]; then
+    install_shellcheck
+    install_pgspot
+    install_cargo_deny
+fi
 prepare_servers

@@ -26,28 +26,19 @@ mod workers;
 
 ::pgrx::pg_module_magic!();
 
+// Each file holds the tables of one subject and the views on them; its name is the name of the file.
 extension_sql_file!("../sql/schema/00_schemas.sql", name = "schemas", bootstrap);
-extension_sql_file!("../sql/schema/10_tables.sql", name = "tables", requires = ["schemas"]);
-extension_sql_file!("../sql/schema/11_gates.sql", name = "gates", requires = ["tables"]);
-extension_sql_file!("../sql/schema/12_schedules.sql", name = "schedules", requires = ["tables"]);
-extension_sql_file!("../sql/schema/13_holds.sql", name = "holds", requires = ["tables"]);
-extension_sql_file!("../sql/schema/14_subscriptions.sql", name = "subscriptions", requires = ["tables"]);
-extension_sql_file!("../sql/schema/15_derived_events.sql", name = "derived_events", requires = ["tables"]);
-extension_sql_file!("../sql/schema/16_engine_listeners.sql", name = "engine_listeners", requires = ["tables"]);
-extension_sql_file!("../sql/schema/17_automation_effects.sql", name = "automation_effects", requires = ["tables"]);
-extension_sql_file!("../sql/schema/18_counters.sql", name = "counters", requires = ["tables"]);
-extension_sql_file!("../sql/schema/19_bulk.sql", name = "bulk", requires = ["tables"]);
-extension_sql_file!("../sql/schema/20_capture.sql", name = "capture", requires = ["tables"]);
-extension_sql_file!("../sql/schema/21_outbox.sql", name = "outbox", requires = ["tables"]);
-extension_sql_file!("../sql/schema/22_topic_grants.sql", name = "topic_grants", requires = ["tables"]);
-extension_sql_file!("../sql/schema/23_running.sql", name = "running", requires = ["tables"]);
-extension_sql_file!(
-    "../sql/schema/30_views.sql",
-    name = "views",
-    requires = ["tables", "schedules", "holds", "topic_grants", "running"]
-);
-extension_sql_file!("../sql/schema/40_builders.sql", name = "builders", requires = ["tables"]);
-extension_sql_file!("../sql/schema/41_webhook.sql", name = "webhook", requires = ["builders", "outbox"]);
+extension_sql_file!("../sql/schema/entities.sql", name = "entities", requires = ["schemas"]);
+extension_sql_file!("../sql/schema/log.sql", name = "log", requires = ["entities"]);
+extension_sql_file!("../sql/schema/automations.sql", name = "automations", requires = ["schemas"]);
+extension_sql_file!("../sql/schema/gates.sql", name = "gates", requires = ["automations"]);
+extension_sql_file!("../sql/schema/schedules.sql", name = "schedules", requires = ["automations"]);
+extension_sql_file!("../sql/schema/holds.sql", name = "holds", requires = ["schemas"]);
+extension_sql_file!("../sql/schema/runs.sql", name = "runs", requires = ["log", "automations", "schedules", "holds"]);
+extension_sql_file!("../sql/schema/bulk.sql", name = "bulk", requires = ["automations"]);
+extension_sql_file!("../sql/schema/webhooks.sql", name = "webhooks", requires = ["automations"]);
+extension_sql_file!("../sql/schema/stats.sql", name = "stats", requires = ["automations"]);
+extension_sql_file!("../sql/schema/builders.sql", name = "builders", requires = ["schemas"]);
 extension_sql_file!("../sql/schema/90_finalize.sql", name = "finalize", finalize);
 
 /// Called when the library is loaded: by the postmaster if preloaded, else by the first session that needs it.

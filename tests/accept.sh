@@ -4,9 +4,13 @@
 # shellcheck source-path=SCRIPTDIR/../scripts
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 require_dev
-for layer in pg_regress isolation; do
-    for file in "$DEV/results/$layer/results"/*.out; do
+accept() { # LAYER FILE...
+    local layer=$1 file
+    shift
+    for file in "$@"; do
         if [ -e "$file" ]; then cp "$file" "$ROOT/tests/$layer/expected/"; fi
     done
-done
+}
+accept pg_regress "$DEV/results/pg_regress/results"/*.out
+accept isolation "$DEV/results/isolation"/*.digest
 git -C "$ROOT" status --short tests

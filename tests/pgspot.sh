@@ -14,7 +14,10 @@ for script in "$directory/$EXTENSION"--*.sql; do
     [ -e "$script" ] || continue
     found=1
     flat=$(mktemp)
-    python3 "$ROOT/tests/pgspot.py" "$script" >"$flat" && "$pgspot" "$flat" || { echo "in $script" && verdict=1; }
+    if ! python3 "$ROOT/tests/pgspot.py" "$script" >"$flat" || ! "$pgspot" "$flat"; then
+        echo "in $script"
+        verdict=1
+    fi
     rm -f "$flat"
 done
 [ $found -eq 1 ] || die "there is no script of the extension in $directory" "Run 'scripts/build.sh pg-e2e failpoints' first."

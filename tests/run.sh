@@ -44,6 +44,8 @@ layer_lint() {
     local verdict=0
     verdict_on rustfmt cargo fmt --all --check || verdict=1
     verdict_on clippy cargo clippy --workspace --all-targets --features "pg$PG_MAJOR failpoints" -- -D warnings || verdict=1
+    verdict_on shellcheck shellcheck --external-sources .ci/run bench/*.sh scripts/*.sh tests/*.sh tests/*/*.sh || verdict=1
+    verdict_on cargo-deny cargo_deny --locked --workspace check -D warnings licenses bans sources || verdict=1
     # The install script is made by the build that the layers with servers need anyway.
     build_for_servers
     verdict_on pgspot tests/pgspot.sh "$(prefix_extensions pg-e2e)" || verdict=1
@@ -57,7 +59,8 @@ layer_core() {
     for manifest in crates/*/Cargo.toml; do
         packages+=(-p "$(sed -n 's/^name *= *"\(.*\)"/\1/p' "$manifest" | head -n 1)")
     done
-    cargo test --no-fail-fast "${packages[@]}"
+    # The crate of wrappers around Postgres needs to know which version it wraps.
+    cargo test --no-fail-fast "${packages[@]}" --features "automation_pg/pg$PG_MAJOR"
 }
 
 layer_pgrx() {
@@ -92,20 +95,19 @@ layer_differential() {
     start_cluster differential pg-e2e tests/pg_regress/server.conf
     dsn=$(scripts/cluster.sh dsn differential)
     dsn=${dsn#host=}
+    # shellcheck disable=SC2001 # a substitution by pattern cannot cut out the middle
     PGHOST=${dsn%% *} DIFFERENTIAL_PSQL="-p $(sed 's/.* port=\([0-9]*\) .*/\1/' <<<"$dsn") -U postgres -d postgres" \
         cargo test -p automation_core --test differential || verdict=1
     scripts/cluster.sh stop differential
     return $verdict
 }
 
+# Every order of the steps of concurrent sessions, and the broken twin of each spec; see tests/isolation/run.sh.
 layer_isolation() {
-    local dir=tests/isolation names=() verdict=0
+    local verdict=0
     build_for_servers
-    start_cluster isolation pg-e2e $dir/server.conf
-    while read -r name; do names+=("$name"); done < <(test_names $dir/specs spec)
-    regress "$(prefix_lib pg-e2e)/pgxs/src/test/isolation/pg_isolation_regress" isolation $dir \
-        --load-extension="$EXTENSION" "${names[@]}" || verdict=1
-    tests/isolation/broken_twins.sh "$(scripts/cluster.sh dsn isolation)" || verdict=1
+    start_cluster isolation pg-e2e tests/isolation/server.conf
+    tests/isolation/run.sh "$(scripts/cluster.sh dsn isolation)" || verdict=1
     scripts/cluster.sh stop isolation
     return $verdict
 }
@@ -146,7 +148,7 @@ layer_readme() {
 
 test_names() { find "$1" -maxdepth 1 -name "*.$2" -printf '%f\n' | sed "s/\.$2$//" | LC_ALL=C sort; }
 
-# pg_regress or pg_isolation_regress on a running cluster. Results stay for tests/accept.sh.
+# pg_regress on a running cluster. Results stay for tests/accept.sh.
 regress() { # PROGRAM CLUSTER DIRECTORY [ARGUMENT]...
     local program=$1 cluster=$2 dir=$DEV/results/$2/input out=$DEV/results/$2 dsn
     rm -rf "$out"
@@ -190,11 +192,13 @@ count() {
 # Replaces every program that the layers call by one that prints "LAYER: PROGRAM ARGUMENTS", and goes through the layers.
 print_plan() {
     local program
-    for program in cargo pgrx regress chown rm scripts/build.sh scripts/cluster.sh scripts/readme.sh tests/pgspot.sh \
-        tests/isolation/broken_twins.sh tests/attacks/run.sh; do
+    for program in cargo cargo_deny pgrx regress shellcheck chown rm scripts/build.sh scripts/cluster.sh scripts/readme.sh \
+        tests/pgspot.sh tests/isolation/run.sh tests/attacks/run.sh; do
         eval "$program() { echo \"\$layer: $program \$*\" >&3; }"
     done
+    # shellcheck disable=SC2317 # the layers call them
     mktemp() { echo "$DEV/none"; }
+    # shellcheck disable=SC2317
     chmod() { :; }
     for layer in $layers; do "layer_$layer" 3>&1 >/dev/null; done
 }

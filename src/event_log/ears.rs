@@ -4,7 +4,7 @@ use automation_core::topic::Ears;
 use super::events::Op;
 use crate::pg::engine_sql::Row;
 
-/// Where the log has what decides it: see sql/schema/10_tables.sql.
+/// Where the log has what decides it: see sql/schema/log.sql.
 const OP: usize = 9;
 const KIND: usize = 11;
 const TOPIC: usize = 13;

@@ -12,7 +12,7 @@ use crate::pg::engine_sql::Row;
 use crate::pg::table_scan::StatementSnapshot;
 use crate::pg::{names, raw};
 
-/// Columns of the log that its indexes know: see sql/schema/10_tables.sql.
+/// Columns of the log that its indexes know: see sql/schema/log.sql.
 const ID: i16 = 1;
 const XID: i16 = 2;
 const GROUP_SPAN: usize = 4;

@@ -9,7 +9,7 @@ use pgrx::pg_sys;
 use crate::pg::process::my_database;
 use crate::pg::raw::nextval_internal;
 
-/// Ids in a block: the increment of the sequence. See sql/schema/10_tables.sql.
+/// Ids in a block: the increment of the sequence. See sql/schema/log.sql.
 pub const BLOCK: i64 = 128;
 
 /// How far the ids of a database are drawn. Zeroed memory means that it is not known.

@@ -64,11 +64,25 @@ fn runs_all_of(command: &[String], package: &str) -> bool {
     }
 }
 
-/// The names that a layer hands to pg_regress or to its twin for isolation specs.
-fn handed_to(plan: &[Vec<String>], layer: &str) -> BTreeSet<String> {
-    let command = plan.iter().find(|words| words[0] == layer && words[1] == "regress");
-    let command = command.unwrap_or_else(|| panic!("layer {layer} runs nothing"));
-    command.iter().skip(5).filter(|word| !word.starts_with("--")).cloned().collect()
+/// The names that a layer hands to pg_regress.
+fn handed_to_pg_regress(plan: &[Vec<String>]) -> BTreeSet<String> {
+    let command = plan.iter().find(|words| words[0] == "pg_regress" && words[1] == "regress");
+    command.expect("a layer runs it").iter().skip(5).filter(|word| !word.starts_with("--")).cloned().collect()
+}
+
+/// Asserts that the files with this ending are those with these names, and none of them is empty.
+fn assert_expectations(folder: &str, ending: &str, tests: &BTreeSet<String>) {
+    assert_eq!(&names(folder, ending), tests, "{folder}");
+    for name in tests {
+        let expected = root().join(folder).join(format!("{name}.{ending}"));
+        assert!(fs::metadata(&expected).expect("a file").len() > 0, "{} is empty", expected.display());
+    }
+}
+
+/// Asserts that a script which runs all files of its folder, unless it is given names, is called by a layer without names.
+fn assert_run_without_names(script: &str) {
+    let command = plan().into_iter().find(|words| words[1] == script).expect("a layer runs it");
+    assert_eq!(command.len(), 2, "{command:?}");
 }
 
 #[test]
@@ -84,6 +98,31 @@ fn every_crate_with_tests_is_run_by_a_layer() {
         }
     }
     assert_eq!(forgotten, Vec::<String>::new(), "no layer of tests/run.sh runs the tests of these");
+}
+
+/// All files below a folder with a name that the condition accepts; hidden folders and built artifacts left out.
+fn files(folder: &Path, accepted: &dyn Fn(&str) -> bool) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path()) {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if path.is_file() && accepted(&name) {
+            found.push(path);
+        } else if path.is_dir() && !path.is_symlink() && !name.starts_with('.') && name != "target" {
+            found.extend(files(&path, accepted));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_package_is_a_member_of_the_workspace_or_has_no_test() {
+    let manifests: Vec<PathBuf> =
+        packages().iter().filter_map(|package| package["manifest_path"].as_str().map(PathBuf::from)).collect();
+    let all = files(&root(), &|name| name == "Cargo.toml");
+    assert!(all.len() >= manifests.len(), "{all:?}");
+    let outside = all.iter().filter(|manifest| !manifests.contains(manifest));
+    let forgotten: Vec<&PathBuf> = outside.filter(|manifest| has_tests(manifest.parent().expect("a folder"))).collect();
+    assert_eq!(forgotten, Vec::<&PathBuf>::new(), "no layer can run the tests of these");
 }
 
 #[test]
@@ -123,12 +162,8 @@ fn every_test_inside_the_server_is_a_module() {
 #[test]
 fn every_sql_file_is_run_and_compared_with_an_expectation() {
     let files = names("tests/pg_regress/sql", "sql");
-    assert_eq!(handed_to(&plan(), "pg_regress"), files);
-    assert_eq!(names("tests/pg_regress/expected", "out"), files);
-    for name in files {
-        let expected = root().join(format!("tests/pg_regress/expected/{name}.out"));
-        assert!(fs::metadata(&expected).expect("a file").len() > 0, "{} is empty", expected.display());
-    }
+    assert_eq!(handed_to_pg_regress(&plan()), files);
+    assert_expectations("tests/pg_regress/expected", "out", &files);
 }
 
 /// Isolation specs whose guard no twin can leave out: (name, reason).
@@ -136,10 +171,9 @@ const NEED_NO_TWIN: &[(&str, &str)] = &[];
 
 #[test]
 fn every_isolation_spec_is_run_and_has_a_broken_twin() {
-    let plan = plan();
+    assert_run_without_names("tests/isolation/run.sh");
     let specs = names("tests/isolation/specs", "spec");
-    assert_eq!(handed_to(&plan, "isolation"), specs);
-    assert_eq!(names("tests/isolation/expected", "out"), specs);
+    assert_expectations("tests/isolation/expected", "digest", &specs);
     let twins: BTreeSet<String> = names("tests/isolation/broken", "spec")
         .iter()
         .map(|name| name.split_once("__").map_or(name.as_str(), |(sound, _)| sound).to_owned())
@@ -147,14 +181,22 @@ fn every_isolation_spec_is_run_and_has_a_broken_twin() {
     let excused: BTreeSet<String> = NEED_NO_TWIN.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(&twins | &excused, specs, "a spec without a twin proves nothing");
     assert!(twins.is_disjoint(&excused), "it has a twin and is excused from having one");
-    assert!(plan.iter().any(|words| words[0] == "isolation" && words[1].ends_with("broken_twins.sh")));
+}
+
+#[test]
+fn every_shell_script_is_linted() {
+    let plan = plan();
+    let linted = plan.iter().find(|words| words[1] == "shellcheck").expect("a layer runs it");
+    let linted: BTreeSet<String> = linted.iter().skip(2).filter(|word| !word.starts_with('-')).cloned().collect();
+    let mut scripts = files(&root(), &|name| name.ends_with(".sh"));
+    scripts.push(root().join(".ci/run"));
+    let scripts = scripts.iter().filter_map(|path| path.strip_prefix(root()).ok()?.to_str().map(str::to_owned));
+    assert_eq!(linted, scripts.collect::<BTreeSet<_>>());
 }
 
 #[test]
 fn every_attack_is_run() {
-    // Without names, tests/attacks/run.sh runs all files.
-    let command = plan().into_iter().find(|words| words[1].ends_with("attacks/run.sh")).expect("a layer runs it");
-    assert_eq!(command.len(), 2, "{command:?}");
+    assert_run_without_names("tests/attacks/run.sh");
 }
 
 #[test]

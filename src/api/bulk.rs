@@ -15,6 +15,7 @@ use crate::executor::versions::{self, Version};
 use crate::executor::{RunOfStep, nudge_bulk};
 use crate::pg::append::next_id;
 use crate::pg::catch::PgError;
+use crate::pg::key_lock::{self, Sort};
 use crate::pg::query_pages::{self, Column};
 use crate::pg::statement::Spi;
 use crate::pg::subtransaction::in_subtransaction;
@@ -229,7 +230,8 @@ fn approve_bulk(
     TableIterator::once(told(approve(job)))
 }
 
-/// Ends a job: its rows that are under way are cancelled, the others are not begun.
+/// Ends a job: its rows that are under way are cancelled, statements that execute are interrupted, and the others are not
+/// begun.
 #[pg_extern]
 #[allow(clippy::type_complexity)]
 fn cancel_bulk(
@@ -273,13 +275,19 @@ fn cancel(id: i64) -> Result<&'static str, Refusal> {
     Ok("transitioned")
 }
 
-/// Has a job cancelled by whoever tends it. False if that was so already.
+/// Has a job cancelled by the executor that tends it next; rows that execute are interrupted and end here, or go on to their end
+/// if they are left open. False if the job was being cancelled already.
 fn put_an_end(mut job: Job, leave_open: bool) -> Result<bool, Refusal> {
     let Some(state) = job.state.cancel()? else { return Ok(false) };
     job.state = state;
     job.leave_open = leave_open;
     bulk::save(&mut job);
     nudge_bulk(job.waiter(), true);
+    if !leave_open {
+        // Until this transaction ends no executor begins a row of the job or repeats its query: rows wait for this lock.
+        key_lock::wait_for(Sort::Run, job.id);
+        super::runs::cancel_executing(job.id);
+    }
     Ok(true)
 }
 

@@ -15,7 +15,9 @@ use crate::failpoint::failpoint;
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity;
+use crate::pg::key_lock::{self, Sort};
 use crate::pg::subtransaction::in_subtransaction;
+use crate::running::{self, Task};
 use crate::store::bulk::{self, Job};
 use crate::store::bulk_tally::{self, Tally};
 use crate::store::dispatches::Dispatch;
@@ -29,6 +31,28 @@ const CANCEL_SLICE: i64 = 500;
 const SHORTEST: Micros = 500_000;
 /// Not an error: the job was cancelled while its query ran.
 const CANCELLED: &str = "00000";
+
+/// What becomes of the rows of a job that are queued or woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    GoOn,
+    /// The job was cancelled, and so are they.
+    Cancelled,
+    /// The transaction that cancels the job has not ended; until it has, they stay queued.
+    Undecided,
+}
+
+/// What becomes of the rows of a job. Asked once in a batch: a row that is begun after another session has cancelled the job
+/// is interrupted by that session, or cut short because it shares its transaction.
+pub fn standing(claimer: &mut Claimer, job: i64) -> Standing {
+    *claimer.jobs.entry(job).or_insert_with(|| {
+        // The lock is looked at before the job is read: the cancellation of a transaction that ends in between is seen.
+        if !key_lock::is_free(Sort::Run, job) {
+            return Standing::Undecided;
+        }
+        if bulk::cancels_rows(job) { Standing::Cancelled } else { Standing::GoOn }
+    })
+}
 
 /// May tending it take long? Then it shares its transaction with nobody.
 pub fn takes_long(dispatch: &Dispatch) -> bool {
@@ -45,6 +69,10 @@ pub fn tend(claimer: &mut Claimer, dispatch: &Dispatch) {
     // The rows that ended last have left orders to tend a job that has ended since: nothing is locked or written for them.
     let Some(job) = bulk::find(id).filter(|job| !job.state.is_over()) else { return };
     if job.state == JobState::Querying {
+        if standing(claimer, id) == Standing::Undecided {
+            claimer.unsettled.insert((id, dispatch.wait_no));
+            return;
+        }
         load(&job, claimer.is_worker);
     }
     let Some(mut job) = bulk::lock(id) else {
@@ -108,6 +136,11 @@ fn take_in(job: &mut Job, now: Micros) {
 /// Runs the query of a job and keeps its rows, all in one snapshot: no row is missed or taken twice, whatever is written
 /// meanwhile, and after a crash it has either happened or not.
 fn load(job: &Job, is_worker: bool) {
+    let task = Task { run: job.id, automation: job.automation_id, job: Some(job.id), key: None };
+    let _shown = running::show(task);
+    if is_worker {
+        running::give_way(task);
+    }
     let loaded = in_subtransaction(|| {
         let total = identity::as_role(job.owner, || bulk_rows::read(job, is_worker))?;
         failpoint("bulk_loaded");

@@ -8,6 +8,7 @@ use automation_core::topic::engine::hears;
 use automation_core::value::Value;
 
 use super::batch::{Claimer, Outcome};
+use super::bulk::{Standing, standing};
 use super::gates::{self, Class};
 use super::run::{enter, error_json};
 use super::scope::RunScope;
@@ -84,6 +85,14 @@ pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome
         return Outcome::Ended(EndedRun { error, live: Some(live.waits), ..ended });
     };
     run.item = state.job;
+    match run.item.map_or(Standing::GoOn, |item| standing(claimer, item.job)) {
+        Standing::GoOn => {}
+        Standing::Cancelled => return Outcome::Ended(cancelled(&live, "cancelled")),
+        Standing::Undecided => {
+            claimer.unsettled.extend(nudges.iter().map(|nudge| (run.id, nudge.wait_no)));
+            return Outcome::Stays;
+        }
+    }
     let mut live = live;
     if !live.active && version.program.on_pause == OnPause::Freeze {
         // The session that makes the automation active again must find the run frozen, or the run must not be frozen at all.
@@ -404,6 +413,12 @@ pub fn give_up(live: LiveRun, reason: &'static str, error: &PgError) -> EndedRun
 fn ties(live: &LiveRun) -> (Vec<i64>, Option<JobItem>) {
     let state: Option<State> = serde_json::from_str(&live.state).ok();
     state.map(|state| (state.children().collect(), state.job)).unwrap_or_default()
+}
+
+/// The bulk job that a run that waits is a row of.
+pub fn job_of(live: &LiveRun) -> Option<i64> {
+    // Most runs are none of a job's: their state is not parsed for this.
+    live.state.contains("\"job\"").then(|| ties(live).1.map(|item| item.job))?
 }
 
 /// What a cancelled run leaves in the history.

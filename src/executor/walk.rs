@@ -54,6 +54,11 @@ pub struct Run {
 
 impl Run {
     /// The row of the history for this run.
+    /// The run as the executor that executes it shows it.
+    pub fn task(&self) -> running::Task {
+        running::Task { run: self.id, automation: self.automation_id, job: self.item.map(|item| item.job), key: None }
+    }
+
     pub fn ended(&self, ending: Ending, reason: Option<&str>) -> EndedRun {
         EndedRun {
             id: self.id,
@@ -148,7 +153,7 @@ impl Walk<'_> {
                 Next::Act { thread, step } => (thread, step),
             };
             if self.claimer.is_worker {
-                running::give_way(self.run.id);
+                running::give_way(self.run.task());
             }
             began = clock::engine_now();
             if self.claimer.is_worker && !self.claimer.shares && began - begun > WALK_SLICE {
@@ -184,7 +189,7 @@ impl Walk<'_> {
             };
             // The step may have caught the interruption and ended as if it had not been there.
             if self.claimer.is_worker {
-                running::give_way(self.run.id);
+                running::give_way(self.run.task());
             }
             match outcome {
                 // Slower than the runs that share its transaction can wait: roll back, and give it one of its own.

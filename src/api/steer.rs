@@ -112,11 +112,17 @@ fn retry_run(id: Option<i64>, from_step: default!(Option<&str>, "NULL")) -> Resu
 }
 
 fn again(id: i64, from_step: Option<&str>, skip: bool) -> EngineResult<i64> {
-    let run = runs::ended(id)
-        .filter(|run| identity::has_role(identity::current_user(), run.owner))
-        .ok_or_else(|| EngineError::unknown_run(id))?;
+    let what = if skip { "skip a step of" } else { "retry" };
+    let user = identity::current_user();
+    let Some(run) = runs::ended(id).filter(|run| identity::has_role(user, run.owner)) else {
+        return Err(match runs::under_way(id).filter(|(owner, _)| identity::has_role(user, *owner)) {
+            Some((_, status)) => EngineError::wrong_state(format!("cannot {what} run {id}"))
+                .detail(format!("It is {status}, not failed."))
+                .hint(format!("SELECT * FROM automation.timeline({id}).")),
+            None => EngineError::unknown_run(id),
+        });
+    };
     if !matches!(run.status.as_str(), "failed" | "cancelled") {
-        let what = if skip { "skip a step of" } else { "retry" };
         return Err(EngineError::wrong_state(format!("cannot {what} run {id}"))
             .detail(format!("It is {}, not failed.", run.status))
             .hint(format!(
@@ -130,6 +136,13 @@ fn again(id: i64, from_step: Option<&str>, skip: bool) -> EngineResult<i64> {
             Some(step) => error.detail(format!("It failed at \"{step}\".")),
             None => error,
         });
+    }
+    if skip && run.failed_step.is_none() {
+        return Err(EngineError::wrong_state(format!("cannot skip a step of run {id}"))
+            .detail(format!("It is {}, and no step of it has failed.", run.status))
+            .hint(format!(
+                "SELECT automation.retry_run({id}) begins it again, SELECT automation.retry_run({id}, 'step') at a step."
+            )));
     }
     if let Some(step) = from_step.filter(|_| !skip) {
         check_place(id, &run, step)?;

@@ -11,6 +11,7 @@ use crate::pg::append::Texts;
 use crate::pg::clock::{self, Micros};
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity;
+use crate::pg::read_only;
 use crate::pg::snapshot::assigned_transaction;
 use crate::pg::statement_alone;
 use crate::provenance::{self, Cause};
@@ -122,6 +123,8 @@ pub fn current_command() -> pg_sys::CommandId {
 
 /// Appends one event to the log, behind what waits, and arms the wake-up for this transaction's commit. Returns its id.
 pub fn append_event(event: &NewEvent<'_>) -> i64 {
+    // The row is inserted without a statement that Postgres would refuse.
+    read_only::refuse_insert();
     insert_buffered();
     buffer_event(event, current_command());
     insert_buffered();

@@ -7,9 +7,11 @@ use std::time::Instant;
 use automation_core::sharing::Apart;
 use pgrx::pg_sys;
 
+use super::bulk::Standing;
+use super::cancelled::Cancelled;
 use super::hold;
 use super::resume::{self, Nudge};
-use super::{bulk, start as begin, write};
+use super::{bulk, gates, restart, start as begin, write};
 use crate::definitions::tenant_view::TenantColumns;
 use crate::definitions::versions;
 use crate::event_log::events::{self, Event};
@@ -17,16 +19,13 @@ use crate::gucs;
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
 use crate::pg::failpoint::failpoint;
-use crate::pg::identity;
-use crate::pg::key_lock::{self, Sort};
 use crate::runs::end::give_up;
 use crate::runs::error::error_json;
 use crate::runs::suspend::Suspension;
 use crate::runs::{breaker, engine_events, in_hand, run, step_counts};
 use crate::signal::at_commit;
-use crate::signal::running;
+use crate::signal::running::{self, Task};
 use crate::signal::shmem::{self, shared};
-use crate::store;
 use crate::store::dispatches::{self, Dispatch, Reason};
 use crate::store::gates::Refused;
 use crate::store::history::{EndedRun, Ending};
@@ -77,6 +76,12 @@ pub struct Claimer {
     pub held: Vec<(i32, i16)>,
     /// Dispatches that are not to be tried in this turn: they are tried again later.
     pub put_off: HashSet<i64>,
+    /// The run that another executor executes and behind which the dispatch in hand is ordered: it can only restart it.
+    pub behind: Option<i64>,
+    /// A run that another executor executed was ended for one that restarts it: the batch ends, so that this is committed.
+    pub restarted: bool,
+    /// The bulk jobs whose rows are in the batch.
+    pub jobs: HashMap<i64, Standing>,
 }
 
 impl Claimer {
@@ -101,6 +106,9 @@ impl Claimer {
             refused: HashMap::new(),
             held: Vec::new(),
             put_off: HashSet::new(),
+            behind: None,
+            restarted: false,
+            jobs: HashMap::new(),
         }
     }
 
@@ -129,6 +137,8 @@ impl Claimer {
         self.places.clear();
         self.paused.clear();
         self.refused.clear();
+        self.jobs.clear();
+        self.restarted = false;
     }
 
     /// Remembers how far this process has claimed, for whoever comes after it should it die.
@@ -180,8 +190,10 @@ pub struct Turn {
     pub blocked: bool,
     /// This dispatch, of a slow automation, is to be run alone next.
     pub alone: Option<i64>,
+    /// How many runs the transaction has moved.
+    pub moved: usize,
     /// The run whose work the transaction commits, if it is the only one.
-    pub only_run: Option<i64>,
+    pub only_run: Option<Task>,
 }
 
 /// What a turn takes on.
@@ -288,8 +300,10 @@ pub fn look_at_armed(claimer: &mut Claimer, armed: &[(i64, i32)]) -> Turn {
 struct Batch {
     /// Where the next window begins.
     floor: i64,
-    /// Ordering keys of what others hold, or of what must wait itself.
+    /// Ordering keys of what must wait itself.
     blocked: HashSet<i64>,
+    /// By ordering key, the dispatches that others hold.
+    held: HashMap<i64, Vec<i64>>,
     ended: Vec<EndedRun>,
     suspended: Vec<Suspension>,
     /// Waits that were looked at after the commit that armed them.
@@ -330,29 +344,6 @@ impl Woken {
     }
 }
 
-/// Runs started by hand that cancel_run() was called for before they were queued.
-#[derive(Default)]
-struct Cancelled {
-    /// Runs whose cancellation is committed.
-    runs: HashSet<i64>,
-    /// Runs whose cancelling transaction is still open; they stay queued until it ends.
-    undecided: HashSet<i64>,
-}
-
-impl Cancelled {
-    fn of(claimed: &[Dispatch]) -> Cancelled {
-        let ordered =
-            claimed.iter().filter(|dispatch| dispatch.reason == Reason::Manual).map(|dispatch| dispatch.run_id);
-        // The locks are looked at before the requests are read: the request of a transaction that ends in between is found,
-        // or its run counts as undecided.
-        let (free, undecided): (Vec<i64>, Vec<i64>) = ordered.partition(|run| key_lock::is_free(Sort::Run, *run));
-        Cancelled {
-            runs: identity::as_engine(|| store::runs::take_cancelled(&free)).into_iter().collect(),
-            undecided: undecided.into_iter().collect(),
-        }
-    }
-}
-
 impl Batch {
     /// Runs dispatches that are claimed. If these are more than the batch may run, the first that need not wait is to be run alone.
     fn run(&mut self, claimer: &mut Claimer, claimed: &[Dispatch], too_many: bool) {
@@ -361,7 +352,9 @@ impl Batch {
         claimer.claimed_up_to(last.id);
         let ids: Vec<i64> = claimed.iter().map(|dispatch| dispatch.id).collect();
         for (id, key) in dispatches::passed_over(claimer.owner, self.floor, last.id, &ids) {
-            self.blocked.extend(key);
+            if let Some(key) = key {
+                self.held.entry(key).or_default().push(id);
+            }
             self.undone.push(id);
         }
         self.floor = last.id + 1;
@@ -369,7 +362,7 @@ impl Batch {
         let mut woken = Woken::lock(claimed, &events);
         let live_versions = woken.runs.values().map(|run| run.version_id);
         versions::load(claimed.iter().map(|dispatch| dispatch.version_id).chain(live_versions));
-        let cancelled = Cancelled::of(claimed);
+        let cancelled = Cancelled::of(claimer, claimed, &events, woken.runs.values());
         let tried = shared().tried_by_others(shmem::my_database());
         let columns = TenantColumns::default();
         let begun = clock::now();
@@ -377,12 +370,16 @@ impl Batch {
         // Jobs that were tended since these dispatches were read.
         let mut tended = HashSet::new();
         for dispatch in claimed {
+            let before = dispatch.ordering_key.and_then(|key| self.held.get(&key));
+            claimer.behind = before.and_then(|before| restart::only_before(claimer, dispatch, before));
             let waits = dispatch.ordering_key.is_some_and(|key| self.blocked.contains(&key))
+                || before.is_some() && claimer.behind.is_none()
                 || woken.held.contains(&dispatch.run_id)
                 || cancelled.undecided.contains(&dispatch.run_id)
                 // A session that cancels the run waits for its row.
-                || claimer.is_worker && running::is_wanted(dispatch.run_id);
-            let late = self.failed || !self.done.is_empty() && clock::now() - begun > TIME_SLICE;
+                || claimer.is_worker && running::is_wanted(dispatch.run_id)
+                || claimer.is_worker && running::is_wanted(running::all_of(dispatch.automation_id));
+            let late = self.failed || claimer.restarted || !self.done.is_empty() && clock::now() - begun > TIME_SLICE;
             if waits || late || tried.contains(&dispatch.id) || claimer.put_off.contains(&dispatch.id) {
                 // Later dispatches with the same key must wait for this one.
                 self.blocked.extend(dispatch.ordering_key);
@@ -462,8 +459,16 @@ impl Batch {
 
     fn write(&mut self, claimer: &mut Claimer) {
         self.turn.runs = self.done.len();
-        let mut moved = self.ended.iter().map(|run| run.id).chain(self.suspended.iter().map(|put| put.run.id));
-        self.turn.only_run = moved.next().filter(|_| moved.next().is_none());
+        self.turn.moved = self.ended.len() + self.suspended.len();
+        let moved = match (&self.ended[..], &self.suspended[..]) {
+            ([run], []) => Some((run.id, run.automation_id, run.item, &run.mode_key)),
+            ([], [put]) => Some((put.run.id, put.run.automation_id, put.item, &put.run.mode_key)),
+            _ => None,
+        };
+        self.turn.only_run = moved.map(|(run, automation, item, key)| {
+            let key = key.as_ref().map(|key| gates::lock_of(automation, key));
+            Task { run, automation, job: item.map(|item| item.job), key }
+        });
         self.turn.failed = self.ended.iter().filter(|run| run.ending == Ending::Failed).count();
         write::write(claimer, &self.ended, &self.suspended, &self.disarmed, &self.done);
     }

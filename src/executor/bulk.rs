@@ -3,6 +3,7 @@
 //! A row is begun by an order in the log, like a run that is started by hand, so that everything that holds for runs
 //! holds for rows: batches, order within an entity, crashes, the rights of the owner. Orders, and how far the job is,
 //! commit together. Whoever tends a job holds its row; another who comes meanwhile leaves it queued.
+use crate::signal::running::{self, Task};
 use automation_core::bulk::{self as decide, JobState};
 
 use super::batch::Claimer;
@@ -12,6 +13,7 @@ use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
 use crate::pg::failpoint::failpoint;
 use crate::pg::identity;
+use crate::pg::key_lock::{self, Sort};
 use crate::pg::subtransaction::in_subtransaction;
 use crate::provenance::{self, RunContext};
 use crate::runs::bulk_item::nudge;
@@ -30,6 +32,28 @@ const SHORTEST: Micros = 500_000;
 /// Not an error: the job was cancelled while its query ran.
 const CANCELLED: &str = "00000";
 
+/// What becomes of the rows of a job that are queued or woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    GoOn,
+    /// The job was cancelled, and so are they.
+    Cancelled,
+    /// The transaction that cancels the job has not ended; until it has, they stay queued.
+    Undecided,
+}
+
+/// What becomes of the rows of a job. Asked once in a batch: a row that is begun after another session has cancelled the job
+/// is interrupted by that session, or cut short because it shares its transaction.
+pub fn standing(claimer: &mut Claimer, job: i64) -> Standing {
+    *claimer.jobs.entry(job).or_insert_with(|| {
+        // The lock is looked at before the job is read: the cancellation of a transaction that ends in between is seen.
+        if !key_lock::is_free(Sort::Run, job) {
+            return Standing::Undecided;
+        }
+        if bulk::cancels_rows(job) { Standing::Cancelled } else { Standing::GoOn }
+    })
+}
+
 /// May tending it take long? Then it shares its transaction with nobody.
 pub fn takes_long(dispatch: &Dispatch) -> bool {
     dispatch.wait_no != 0
@@ -45,6 +69,10 @@ pub fn tend(claimer: &mut Claimer, dispatch: &Dispatch) {
     // The rows that ended last have left orders to tend a job that has ended since: nothing is locked or written for them.
     let Some(job) = bulk::find(id).filter(|job| !job.state.is_over()) else { return };
     if job.state == JobState::Querying {
+        if standing(claimer, id) == Standing::Undecided {
+            claimer.unsettled.insert((id, dispatch.wait_no));
+            return;
+        }
         load(&job, claimer.is_worker);
     }
     let Some(mut job) = bulk::lock(id) else {
@@ -108,6 +136,11 @@ fn take_in(job: &mut Job, now: Micros) {
 /// Runs the query of a job and keeps its rows, all in one snapshot: no row is missed or taken twice, whatever is written
 /// meanwhile, and after a crash it has either happened or not.
 fn load(job: &Job, is_worker: bool) {
+    let task = Task { run: job.id, automation: job.automation_id, job: Some(job.id), key: None };
+    let _shown = running::show(task);
+    if is_worker {
+        running::give_way(task);
+    }
     let loaded = in_subtransaction(|| {
         let total = identity::as_role(job.owner, || bulk_rows::read(job, is_worker))?;
         failpoint("bulk_loaded");

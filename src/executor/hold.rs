@@ -324,7 +324,7 @@ fn expire(claimer: &mut Claimer, dwell: &Dwell, attempt: i16) -> Option<Outcome>
     identity::as_role(run.owner, || {
         let origin = Origin { class: Class::Event, again: false, dedups: true, counts: true };
         let may = may_read(run.owner, &dwell.event);
-        let reserved = may.and_then(|()| gates::reserve(claimer, &mut run, &version, &dwell.event, origin));
+        let reserved = may.and_then(|()| gates::reserve(claimer, &mut run, &version, &dwell.event, origin, false));
         if matches!(reserved, Err(Refusal::Later)) {
             return None;
         }

@@ -1,4 +1,5 @@
 //! Moving a run that waits: a wake, a deadline, a signal, a person.
+use crate::runs::end::cancelled;
 use crate::runs::run::of_live;
 use std::rc::Rc;
 
@@ -9,6 +10,7 @@ use automation_core::topic::engine::hears;
 use automation_core::value::Value;
 
 use super::batch::{Claimer, Outcome};
+use super::bulk::{Standing, standing};
 use super::gates::{self, Class};
 use super::start::enter;
 use super::sweep;
@@ -63,6 +65,14 @@ pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome
         return Outcome::Ended(EndedRun { error, live: Some(live.waits), ..ended });
     };
     run.item = state.job;
+    match run.item.map_or(Standing::GoOn, |item| standing(claimer, item.job)) {
+        Standing::GoOn => {}
+        Standing::Cancelled => return Outcome::Ended(cancelled(&live, "cancelled")),
+        Standing::Undecided => {
+            claimer.unsettled.extend(nudges.iter().map(|nudge| (run.id, nudge.wait_no)));
+            return Outcome::Stays;
+        }
+    }
     let mut live = live;
     if !live.active && version.program.on_pause == OnPause::Freeze {
         // The session that makes the automation active again must find the run frozen, or the run must not be frozen at all.

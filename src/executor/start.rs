@@ -8,6 +8,7 @@ use automation_core::gate::{Code, apart};
 use automation_core::machine::{Machine, State};
 
 use super::batch::{Claimer, Outcome};
+use super::bulk::{self, Standing};
 use super::gates::{self, Class, Origin, Passed, Refusal};
 use super::resume;
 use super::walk::{Walk, Walked};
@@ -33,6 +34,14 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
     // A row stands for an event of its own, also when it is tried again.
     let meant = bulk_item::event_of(event);
     let event = meant.as_ref().unwrap_or(event);
+    match run.item.map_or(Standing::GoOn, |item| bulk::standing(claimer, item.job)) {
+        Standing::GoOn => {}
+        Standing::Cancelled => return Outcome::Ended(run.ended(Ending::Cancelled, Some("cancelled"))),
+        Standing::Undecided => {
+            claimer.unsettled.insert((run.id, 0));
+            return Outcome::Stays;
+        }
+    }
     run.event_id = event.id;
     run.event_at = if event.id == ordered.id { ordered.occurred_at } else { event.occurred_at };
     run.kind.clone_from(&event.kind);
@@ -187,7 +196,7 @@ pub fn enter(run: &Run) -> (provenance::Entered, running::Shown) {
         depth: run.depth,
         tenant: run.tenant.clone(),
     });
-    (entered, running::show(run.id))
+    (entered, running::show(run.task()))
 }
 
 /// The owner must still be allowed to read what the event shows of the table.

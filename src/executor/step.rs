@@ -26,8 +26,8 @@ use crate::store::owners;
 
 /// Most rows of a result that are kept.
 const MAX_ROWS: usize = 1000;
-/// How many milliseconds a step may take while other runs share its transaction.
-const SLICE_MS: i64 = 100;
+/// How many milliseconds a step, or the deferred triggers of all runs, may take while other runs share the transaction.
+pub const SLICE_MS: i64 = 100;
 /// NOTIFY's own limit.
 const MAX_NOTIFY: usize = 7999;
 

@@ -57,7 +57,7 @@ impl Walk<'_> {
                 Next::Act { thread, step } => (thread, step),
             };
             if self.claimer.is_worker {
-                running::give_way(self.run.id);
+                running::give_way(self.run.task());
             }
             began = clock::engine_now();
             if self.claimer.is_worker && !self.claimer.shares && began - begun > WALK_SLICE {
@@ -93,7 +93,7 @@ impl Walk<'_> {
             };
             // The step may have caught the interruption and ended as if it had not been there.
             if self.claimer.is_worker {
-                running::give_way(self.run.id);
+                running::give_way(self.run.task());
             }
             match outcome {
                 // Slower than the runs that share its transaction can wait: roll back, and give it one of its own.

@@ -6,9 +6,11 @@ use automation_core::value::Value;
 use pgrx::pg_sys;
 
 use super::bulk_item::nudge;
+use super::cancel::cancel_executing;
 use crate::definitions::versions::Version;
 use crate::event_log::events::Event;
 use crate::pg::append::next_id;
+use crate::pg::key_lock::{self, Sort};
 use crate::pg::{clock, names};
 use crate::store::bulk::{self, Job, NewJob, Step};
 
@@ -67,13 +69,19 @@ pub fn start_step(
     id
 }
 
-/// Has a job cancelled by whoever tends it. False if that was so already.
+/// Has a job cancelled by the executor that tends it next; rows that execute are interrupted and end here, or go on to their end
+/// if they are left open. False if the job was being cancelled already.
 pub fn put_an_end(mut job: Job, leave_open: bool) -> Result<bool, Refusal> {
     let Some(state) = job.state.cancel()? else { return Ok(false) };
     job.state = state;
     job.leave_open = leave_open;
     bulk::save(&mut job);
     nudge(job.waiter(), true);
+    if !leave_open {
+        // Until this transaction ends no executor begins a row of the job or repeats its query: rows wait for this lock.
+        key_lock::wait_for(Sort::Run, job.id);
+        cancel_executing(job.id);
+    }
     Ok(true)
 }
 

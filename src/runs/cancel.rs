@@ -12,6 +12,7 @@ use crate::event_log::events;
 use crate::pg::key_lock::{self, Sort};
 use crate::pg::{clock, identity};
 use crate::provenance;
+use crate::signal::running;
 use crate::store::automations;
 use crate::store::dispatches::{self, Dispatch};
 use crate::store::history::{self, EndedRun, Ending};
@@ -117,13 +118,55 @@ pub fn end_waiting(found: &LiveRun, reason: &str) {
     }
 }
 
+/// Cancels the runs of a bulk job, or of all of an automation, that other processes execute, and interrupts the query of a job. No executor
+/// begins one of them before what this returns is dropped.
+pub fn cancel_executing(whole: i64) -> Stop {
+    let stop = Stop::new(whole);
+    stop.end_executing(|run| {
+        if run != whole {
+            // An error says that it has ended meanwhile.
+            drop(cancel_known(run, false));
+        }
+    });
+    stop
+}
+
+/// Ends a run that another executor executes, because a later one restarts it. False if that executor was quicker, or another
+/// transaction holds the run.
+pub fn end_restarted(id: i64) -> bool {
+    let stop = Stop::new(id);
+    match stop.lock_soon(|| dispatches::lock_run(id)) {
+        Ok(Some((owner, dispatch))) => {
+            let found = dispatches::one(owner, dispatch);
+            end_queued(owner, found.as_slice(), RESTARTED);
+            return found.is_some();
+        }
+        Ok(None) => {}
+        Err(_) => return false,
+    }
+    match stop.lock_soon(|| live::wait_for(id)) {
+        Ok(Some(found)) => {
+            end_waiting(&found, RESTARTED);
+            true
+        }
+        Ok(None) | Err(_) => false,
+    }
+}
+
+/// Why a run is cancelled that a later one restarts.
+pub const RESTARTED: &str = "restarted";
+
 fn end_cancelled(owner: pg_sys::Oid, cancelled: &[Dispatch]) {
+    end_queued(owner, cancelled, "cancelled");
+}
+
+fn end_queued(owner: pg_sys::Oid, cancelled: &[Dispatch], reason: &str) {
     let now = clock::engine_now();
     let ended: Vec<EndedRun> = cancelled
         .iter()
         .map(|dispatch| {
             let event = events::one(dispatch.event_id);
-            of_dispatch(owner, dispatch, event.as_ref(), now).ended(Ending::Cancelled, Some("cancelled"))
+            of_dispatch(owner, dispatch, event.as_ref(), now).ended(Ending::Cancelled, Some(reason))
         })
         .collect();
     end(&ended);
@@ -131,9 +174,10 @@ fn end_cancelled(owner: pg_sys::Oid, cancelled: &[Dispatch]) {
     dispatches::finish(owner, &ids);
 }
 
-/// Cancels everything an automation has queued or waiting.
+/// Cancels everything that an automation has executing, queued or waiting.
 pub fn cancel_all(automation_id: i32) -> EngineResult<()> {
     bulk::cancel_all(automation_id, false);
+    let _stop = cancel_executing(running::all_of(automation_id));
     let others = |run: i64| match is_in_hand(run) {
         // A run that drops its own automation goes on to its end.
         true if provenance::run() == Some(run) => Ok(false),

@@ -155,6 +155,12 @@ fn ties(live: &LiveRun) -> (Vec<i64>, Option<JobItem>) {
     state.map(|state| (state.children().collect(), state.job)).unwrap_or_default()
 }
 
+/// The bulk job that a run that waits is a row of.
+pub fn job_of(live: &LiveRun) -> Option<i64> {
+    // Most runs are none of a job's: their state is not parsed for this.
+    live.state.contains("\"job\"").then(|| ties(live).1.map(|item| item.job))?
+}
+
 /// What a cancelled run leaves in the history.
 pub fn cancelled(live: &LiveRun, reason: &str) -> EndedRun {
     let run = of_live(live);

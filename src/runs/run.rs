@@ -8,6 +8,7 @@ use crate::definitions::scope::instant;
 use crate::definitions::versions::{self, Version};
 use crate::event_log::events::Event;
 use crate::pg::clock::{self, Micros};
+use crate::signal::running::Task;
 use crate::store::dispatches::Dispatch;
 use crate::store::dwells::Dwell;
 use crate::store::history::{EndedRun, Ending};
@@ -39,6 +40,11 @@ pub struct Run {
 }
 
 impl Run {
+    /// The run as the executor that executes it shows it.
+    pub fn task(&self) -> Task {
+        Task { run: self.id, automation: self.automation_id, job: self.item.map(|item| item.job), key: None }
+    }
+
     /// The row of the history for this run.
     pub fn ended(&self, ending: Ending, reason: Option<&str>) -> EndedRun {
         EndedRun {

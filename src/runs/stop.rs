@@ -1,6 +1,7 @@
 //! Getting hold of a run's row while an executor may execute the run.
 use std::time::{Duration, Instant};
 
+use crate::pg::catch::PgError;
 use crate::pg::settings::{self, Pinned};
 use crate::pg::subtransaction::in_subtransaction;
 use crate::signal::running::Request;
@@ -9,12 +10,17 @@ use crate::signal::running::Request;
 const AGAIN: &std::ffi::CStr = c"50ms";
 /// An executor whose step goes on for so long after it was interrupted is ended.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait before looking again at an executor that was interrupted.
+const NAP: Duration = Duration::from_millis(2);
 
 /// A run that is to be stopped. No executor begins it while this lives.
 pub struct Stop {
     request: Request,
     since: Instant,
 }
+
+/// Another transaction holds the row: the error says that it was waited for in vain.
+pub struct Held(PgError);
 
 impl Stop {
     pub fn new(run: i64) -> Stop {
@@ -25,21 +31,56 @@ impl Stop {
     /// rolled back; a session that drives the run by hand is waited for.
     pub fn lock<T>(&self, look: impl Fn() -> Option<T>) -> Option<T> {
         let limit = settings::lock_timeout();
-        let is_over = || limit.is_some_and(|limit| self.since.elapsed() >= limit);
         while self.request.interrupt(self.since.elapsed() >= PATIENCE) {
-            let found = in_subtransaction(|| {
-                let pinned = Pinned::new();
-                pinned.set(c"lock_timeout", AGAIN);
-                let found = look();
-                drop(pinned);
-                Ok(found)
-            });
-            match found {
+            match soon(&look) {
                 Ok(found) => return found,
-                Err(error) if error.sqlstate == "55P03" && !is_over() => {}
-                Err(error) => error.raise(),
+                Err(Held(error)) if limit.is_some_and(|limit| self.since.elapsed() >= limit) => error.raise(),
+                Err(Held(_)) => {}
             }
         }
         look()
+    }
+
+    /// The same, but a transaction that holds the row without executing the run is not waited for.
+    pub fn lock_soon<T>(&self, look: impl Fn() -> Option<T>) -> Result<Option<T>, Held> {
+        loop {
+            let executes = self.request.interrupt(self.since.elapsed() >= PATIENCE);
+            match soon(&look) {
+                Err(Held(_)) if executes => {}
+                found => return found,
+            }
+        }
+    }
+
+    /// Interrupts the executors that execute runs of this job or automation, and calls `end` for each of these runs, until none
+    /// executes any more. `end` locks the rows of a run, so that it does not begin again when this is dropped.
+    pub fn end_executing(&self, end: impl Fn(i64)) {
+        loop {
+            let executing = self.request.executing();
+            if executing.is_empty() {
+                return;
+            }
+            // While its query executes, the job itself is shown.
+            self.request.interrupt(self.since.elapsed() >= PATIENCE);
+            executing.into_iter().for_each(&end);
+            pgrx::check_for_interrupts!();
+            std::thread::sleep(NAP);
+        }
+    }
+}
+
+/// Calls `look`, which waits for a row, for a moment.
+fn soon<T>(look: &impl Fn() -> Option<T>) -> Result<Option<T>, Held> {
+    let found = in_subtransaction(|| {
+        let pinned = Pinned::new();
+        pinned.set(c"lock_timeout", AGAIN);
+        let found = look();
+        drop(pinned);
+        Ok(found)
+    });
+    match found {
+        Ok(found) => Ok(found),
+        Err(error) if error.sqlstate == "55P03" => Err(Held(error)),
+        Err(error) => error.raise(),
     }
 }

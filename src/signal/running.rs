@@ -6,7 +6,8 @@
 //! are wanted, sends SIGINT to the executor that shows the run, and waits for the lock on the run's row. The executor
 //! rolls its transaction back when it finds its run among the wanted, which gives up the row, and begins no wanted run
 //! until the session has the row or has given up. A signal that comes too late, when the executor has gone on to another
-//! run, makes it repeat that one; the run itself does not fail.
+//! run, makes it repeat that one; the run itself does not fail. A bulk job or an automation is entered among the wanted in
+//! the same way while all its runs that execute are being cancelled.
 #![allow(unsafe_code)]
 use std::cell::{Cell, RefCell};
 use std::io::Write;
@@ -19,13 +20,41 @@ use super::shmem::shared;
 use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::pg::process::my_database;
-use crate::provenance;
 
 /// So many bytes of a step's name are kept, in words of eight.
 const NAME_WORDS: usize = 8;
 const NAME_BYTES: usize = NAME_WORDS * 8;
 /// How often a reader tries again that met the executor while it wrote.
 const READS: usize = 1000;
+
+/// A run that an executor takes up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Task {
+    /// The run; the bulk job itself while the job's query executes. Both have numbers of one sequence.
+    pub run: i64,
+    pub automation: i32,
+    /// The bulk job that the run is a row of.
+    pub job: Option<i64>,
+    /// The lock on the run's key, if it is known.
+    pub key: Option<i64>,
+}
+
+/// The number by which all runs of an automation are wanted; runs and jobs have positive numbers.
+pub fn all_of(automation: i32) -> i64 {
+    -i64::from(automation)
+}
+
+impl Task {
+    /// The numbers by which it can be wanted.
+    fn numbers(&self) -> [i64; 3] {
+        [self.run, self.job.unwrap_or_default(), all_of(self.automation)]
+    }
+
+    /// The number by which it is wanted at this moment.
+    fn wanted(&self) -> Option<i64> {
+        self.numbers().into_iter().find(|number| is_wanted(*number))
+    }
+}
 
 /// What one executor executes.
 #[repr(C)]
@@ -34,6 +63,11 @@ pub struct Running {
     version: AtomicU32,
     /// 0 between runs.
     run: AtomicI64,
+    automation: AtomicI32,
+    /// The bulk job that the run is a row of, else 0.
+    job: AtomicI64,
+    /// The lock on the run's key, if a later start with the same key may interrupt the run, else 0.
+    key: AtomicI64,
     since: AtomicI64,
     name_length: AtomicU32,
     name: [AtomicU64; NAME_WORDS],
@@ -45,6 +79,7 @@ pub struct Running {
 #[derive(Debug)]
 pub struct Seen {
     pub run: i64,
+    task: Task,
     /// When the executor took it up.
     pub since: i64,
     /// None before its first step.
@@ -61,9 +96,12 @@ impl Running {
         self.version.store(version.wrapping_add(2), Ordering::Release);
     }
 
-    fn show(&self, run: i64, since: i64) {
+    fn show(&self, task: Task, since: i64) {
         self.change(|| {
-            self.run.store(run, Ordering::Relaxed);
+            self.run.store(task.run, Ordering::Relaxed);
+            self.automation.store(task.automation, Ordering::Relaxed);
+            self.job.store(task.job.unwrap_or_default(), Ordering::Relaxed);
+            self.key.store(task.key.unwrap_or_default(), Ordering::Relaxed);
             self.since.store(since, Ordering::Relaxed);
             self.name_length.store(0, Ordering::Relaxed);
         });
@@ -82,14 +120,14 @@ impl Running {
     }
 
     pub fn clear(&self) {
-        self.show(0, 0);
+        self.show(Task::default(), 0);
     }
 
     /// What is executed now, if anything.
     pub fn seen(&self) -> Option<Seen> {
         for _ in 0..READS {
             let before = self.version.load(Ordering::Acquire);
-            let (run, since) = (self.run.load(Ordering::Relaxed), self.since.load(Ordering::Relaxed));
+            let (task, since) = (self.task(), self.since.load(Ordering::Relaxed));
             let length = (self.name_length.load(Ordering::Relaxed) as usize).min(NAME_BYTES);
             let name: Vec<u8> = self.name.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();
             fence(Ordering::Acquire);
@@ -98,9 +136,18 @@ impl Running {
                 continue;
             }
             let step = (length > 0).then(|| String::from_utf8_lossy(&name[..length]).into_owned());
-            return (run != 0).then_some(Seen { run, since, step });
+            return (task.run != 0).then_some(Seen { run: task.run, task, since, step });
         }
         None
+    }
+
+    fn task(&self) -> Task {
+        Task {
+            run: self.run.load(Ordering::Relaxed),
+            automation: self.automation.load(Ordering::Relaxed),
+            job: Some(self.job.load(Ordering::Relaxed)).filter(|job| *job != 0),
+            key: Some(self.key.load(Ordering::Relaxed)).filter(|key| *key != 0),
+        }
     }
 
     fn executes(&self, run: i64) -> bool {
@@ -113,7 +160,7 @@ thread_local! {
     static MINE: Cell<Option<&'static ExecutorSlot>> = const { Cell::new(None) };
     /// How many signals of cancel_run() this process has dealt with.
     static DEALT_WITH: Cell<u32> = const { Cell::new(0) };
-    /// The run for whose cancellation the transaction under way was given up.
+    /// The number, see `Task::numbers`, for whose cancellation the transaction under way was given up.
     static GAVE_WAY: Cell<Option<i64>> = const { Cell::new(None) };
     static ACTIVITY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
@@ -137,17 +184,25 @@ impl Drop for Shown {
 }
 
 /// An executor takes a run up. Elsewhere nothing is shown.
-pub fn show(run: i64) -> Shown {
+pub fn show(task: Task) -> Shown {
     if let Some(slot) = MINE.get() {
-        slot.running.show(run, clock::now());
+        slot.running.show(task, clock::now());
         fence(Ordering::SeqCst);
     }
     Shown(())
 }
 
-/// An executor commits the work of this run alone. Deferred triggers of its steps execute then, and can be interrupted like a step.
-pub fn show_commit(run: i64) -> Shown {
-    let shown = show(run);
+/// The run that this executor executes has its key to itself; a later start with the same key may interrupt it.
+pub fn show_key(key: i64) {
+    if let Some(slot) = MINE.get() {
+        slot.running.change(|| slot.running.key.store(key, Ordering::Relaxed));
+    }
+}
+
+/// An executor executes the deferred triggers of this run, which has the transaction to itself. They can be interrupted like
+/// a step.
+pub fn show_commit(task: Task) -> Shown {
+    let shown = show(task);
     if let Some(slot) = MINE.get() {
         slot.running.show_step("(commit)");
     }
@@ -179,7 +234,28 @@ fn executor_of(run: i64) -> Option<&'static ExecutorSlot> {
     shared().executors_of(my_database()).find(|slot| slot.running.executes(run))
 }
 
-/// The runs that are being cancelled.
+/// What the executors of this database but this process execute.
+fn executed_elsewhere() -> impl Iterator<Item = Seen> {
+    let mine = MINE.get();
+    shared()
+        .executors_of(my_database())
+        .filter(move |slot| mine.is_none_or(|mine| !std::ptr::eq(mine, *slot)))
+        .filter_map(|slot| slot.running.seen())
+}
+
+/// The run of an automation that another executor executes in mode restart, by the lock on its key.
+pub fn with_key(automation: i32, key: i64) -> Option<i64> {
+    executed_elsewhere()
+        .find(|seen| seen.task.automation == automation && seen.task.key == Some(key))
+        .map(|seen| seen.run)
+}
+
+/// Does another executor execute the run at this moment?
+pub fn executes_elsewhere(run: i64) -> bool {
+    executed_elsewhere().any(|seen| seen.run == run)
+}
+
+/// The runs, bulk jobs and automations that are being cancelled.
 #[repr(C)]
 pub struct Wanted {
     /// A bit for each entry that is taken.
@@ -242,8 +318,10 @@ impl Wanted {
     }
 }
 
-/// A run that this session is cancelling; no executor begins it while this lives.
+/// A run that this session is cancelling, or all runs of a bulk job or an automation; no executor begins one of them while
+/// this lives.
 pub struct Request {
+    /// A run, a job, or `all_of` an automation.
     run: i64,
     place: Option<usize>,
 }
@@ -252,6 +330,12 @@ impl Request {
     pub fn new(run: i64) -> Request {
         super::at_commit::forget_requests_at_abort();
         Request { run, place: shared().wanted.enter(run) }
+    }
+
+    /// The runs that other executors execute and that are wanted by this request.
+    pub fn executing(&self) -> Vec<i64> {
+        let concerned = |seen: &Seen| self.place.is_some() && seen.task.numbers().contains(&self.run);
+        executed_elsewhere().filter(concerned).map(|seen| seen.run).collect()
     }
 
     /// Interrupts the statement of the executor that executes the run; with `end`, ends that executor. False if no executor
@@ -282,11 +366,25 @@ pub fn is_wanted(run: i64) -> bool {
     shared().wanted.has(run)
 }
 
-/// Raises an error that gives up the transaction under way if the run in it is being cancelled.
-pub fn give_way(run: i64) {
-    if is_wanted(run) {
-        GAVE_WAY.set(Some(run));
-        PgError::new("57014", format!("run {run} is being cancelled")).raise()
+fn being_cancelled(number: i64) -> PgError {
+    GAVE_WAY.set(Some(number));
+    PgError::new("57014", "the run is being cancelled")
+}
+
+/// Raises an error that gives up the transaction under way if the run in it is being cancelled, alone or with all runs of
+/// its job or automation.
+pub fn give_way(task: Task) {
+    if let Some(number) = task.wanted() {
+        being_cancelled(number).raise()
+    }
+}
+
+/// The same at the end of a transaction, after the deferred triggers of its only run have executed or have failed: they may
+/// have caught the interruption.
+pub fn give_way_at_commit(task: Task, outcome: Result<(), PgError>) -> Result<(), PgError> {
+    match task.wanted() {
+        Some(number) => Err(being_cancelled(number)),
+        None => outcome,
     }
 }
 
@@ -299,11 +397,11 @@ pub fn interrupted(error: &PgError) -> bool {
     let Some(slot) = MINE.get() else { return false };
     let signals = slot.running.signals.load(Ordering::Acquire);
     let signalled = DEALT_WITH.replace(signals) != signals;
-    let run = provenance::run().filter(|run| is_wanted(*run));
-    if run.is_some() {
-        GAVE_WAY.set(run);
+    let wanted = slot.running.task().wanted();
+    if wanted.is_some() {
+        GAVE_WAY.set(wanted);
     }
-    signalled || run.is_some() || GAVE_WAY.get().is_some()
+    signalled || wanted.is_some() || GAVE_WAY.get().is_some()
 }
 
 /// A transaction of this executor has failed: was that for the sake of a cancellation? Then rests a little, so that the

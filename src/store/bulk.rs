@@ -241,6 +241,16 @@ pub fn find(id: i64) -> Option<Job> {
     as_engine(|| query_one(FIND, &[id.into()], read)).flatten()
 }
 
+const CANCELS_ROWS: &str = "
+    SELECT j.state = 'cancelling' AND NOT j.leave_open
+      FROM automation_internal.bulk_job AS j
+     WHERE j.id = $1";
+
+/// Was a job cancelled with the rows that are under way?
+pub fn cancels_rows(id: i64) -> bool {
+    as_engine(|| query_one(CANCELS_ROWS, &[id.into()], |row| row.bool(1))).flatten().unwrap_or_default()
+}
+
 pub const LOCK: &str = "SELECT FROM automation_internal.bulk_job AS j WHERE j.id = $1 FOR UPDATE SKIP LOCKED";
 
 /// Locks a job unless another process tends it at the moment. The job is read after the lock was taken: an earlier snapshot

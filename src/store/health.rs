@@ -16,11 +16,8 @@ const CAPTURE: &str = "
                 WHEN t.tgfoid <> 'automation_internal.capture_change'::pg_catalog.regproc
                 THEN 'the capture trigger was replaced by another of its name'
                 WHEN l.partition IS NOT NULL THEN 'the capture trigger ' || l.problem || ' on partition ' || l.partition
-                WHEN EXISTS (SELECT FROM pg_catalog.unnest(k.id_columns || COALESCE(k.columns, '{}')) AS w (name)
-                              WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute AS a
-                                                 WHERE a.attrelid = c.oid AND a.attname = w.name
-                                                   AND NOT a.attisdropped))
-                THEN 'a watched column was renamed or dropped'
+                WHEN m.column_name IS NOT NULL
+                THEN m.purpose || ' column \"' || m.column_name || '\" was renamed or dropped'
            END,
            $3 OR pg_catalog.has_table_privilege($2, k.relation,
                                                 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')
@@ -39,6 +36,20 @@ const CAPTURE: &str = "
             WHERE c.relkind = 'p' AND p.isleaf AND (x.oid IS NULL OR x.tgenabled IN ('D', 'R'))
             ORDER BY p.relid
             LIMIT 1) AS l ON true
+      LEFT JOIN LATERAL (
+           SELECT w.purpose, w.name AS column_name
+             FROM (SELECT 1, 'key', u.name FROM pg_catalog.unnest(k.id_columns) AS u (name)
+                    UNION ALL
+                   SELECT 2, 'tenant', k.tenant_column
+                    UNION ALL
+                   SELECT 3, 'watched', u.name FROM pg_catalog.unnest(k.columns) AS u (name)
+                    UNION ALL
+                   SELECT 4, 'ignored', u.name FROM pg_catalog.unnest(k.ignored) AS u (name)) AS w (place, purpose, name)
+            WHERE w.name IS NOT NULL
+              AND NOT EXISTS (SELECT FROM pg_catalog.pg_attribute AS a
+                               WHERE a.attrelid = c.oid AND a.attname = w.name AND NOT a.attisdropped)
+            ORDER BY w.place, w.name
+            LIMIT 1) AS m ON true
      WHERE k.relation IS NOT NULL
      ORDER BY k.kind";
 

@@ -49,6 +49,22 @@ pub fn owner_under_way(run_id: i64) -> Option<pg_sys::Oid> {
     as_engine(|| query_one(OWNER_UNDER_WAY, &[run_id.into()], |row| row.oid(1))).flatten()
 }
 
+const UNDER_WAY: &str = "
+    SELECT u.owner, CASE WHEN (SELECT automation_internal.running()) ? $1::text THEN 'running' ELSE u.status END
+      FROM (SELECT d.owner, 'pending'
+              FROM automation_internal.dispatch AS d
+             WHERE d.run_id = $1 AND d.reason IN ('t', 'm')
+             UNION ALL
+            SELECT r.owner, CASE r.status WHEN 'queued' THEN 'pending' ELSE 'waiting' END
+              FROM automation_internal.run AS r
+             WHERE r.id = $1) AS u (owner, status)
+     LIMIT 1";
+
+/// Owner and status of a run that is queued, executes or waits.
+pub fn under_way(run_id: i64) -> Option<(pg_sys::Oid, String)> {
+    as_engine(|| query_one(UNDER_WAY, &[run_id.into()], |row| row.oid(1).zip(row.text(2)))).flatten()
+}
+
 const REQUEST_CANCEL: &str = "
     INSERT INTO automation_internal.cancel_request (run_id, requested_by, requested_at)
     VALUES ($1, $2, $3)

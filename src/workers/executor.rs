@@ -8,11 +8,12 @@ use pgrx::prelude::*;
 use super::careful::{self, Pick};
 use super::freeze::Repeats;
 use super::put_off::{Delay, PutOff};
-use super::txn::{Failure, in_transaction};
-use crate::executor::{self, Claimer, Turn, Work};
+use super::txn::{Failure, fire_deferred_triggers, in_transaction, in_transaction_until};
+use crate::executor::{self, Claimer, SLICE_MS, Turn, Work};
 use crate::pg::catch::PgError;
 use crate::pg::failpoint::failpoint;
 use crate::pg::process;
+use crate::pg::session::StatementTimeout;
 use crate::pg::{clock, innocence, names, settings};
 use crate::signal::executor_slot::ExecutorSlot;
 use crate::signal::running;
@@ -123,6 +124,28 @@ fn rest(limit: std::time::Duration) {
     }
 }
 
+/// Executes the deferred triggers of the runs that a transaction has moved. They are user code like the steps: those of a run
+/// alone are shown, can be interrupted, and get as long as automation_engine.step_timeout says; those of several runs that can be
+/// repeated one by one get a short time, after which they are. The commit that follows is not shown: an interruption would end
+/// its wait for a synchronous standby, and the run would have been committed all the same. Returns the automation of a run alone
+/// whose triggers took longer than other runs can wait.
+fn finish_runs(turn: &Turn, can_be_parted: bool) -> Result<Option<i32>, PgError> {
+    let began = std::time::Instant::now();
+    let shown = turn.only_run.map(running::show_commit);
+    let limit = if turn.moved > 1 && can_be_parted { Some(SLICE_MS) } else { gucs::step_timeout_ms() };
+    let timeout = limit.map(StatementTimeout::start);
+    let fired = fire_deferred_triggers();
+    drop(timeout);
+    let fired = match turn.only_run {
+        Some(task) => running::give_way_at_commit(task, fired),
+        None => fired,
+    };
+    drop(shown);
+    fired?;
+    let is_slow = began.elapsed().as_millis() as i64 >= SLICE_MS;
+    Ok(turn.only_run.map(|task| task.automation).filter(|_| is_slow))
+}
+
 /// Lets a session that cancels a run come first.
 fn nap() {
     process::wait(std::time::Duration::from_millis(1));
@@ -192,21 +215,29 @@ impl Executor {
         };
         let limit = if matches!(work, Work::Only(_)) { 1 } else { self.limit };
         let claimer = &mut self.claimer;
-        let mut committing = None;
         claimer.put_off = self.put_off.not_due();
-        let outcome = in_transaction(|| {
+        let owner = claimer.owner;
+        let mut slow = None;
+        let outcome = in_transaction_until(
             // A session outlives the rights that it was begun with, and its role.
-            may_work(claimer.owner).then(|| {
-                if matches!(work, Work::Only(_)) {
-                    durably();
-                }
-                let turn = executor::turn(claimer, work);
-                failpoint("before_commit");
-                committing = turn.only_run.map(running::show_commit);
-                turn
-            })
-        });
-        drop(committing);
+            || {
+                may_work(owner).then(|| {
+                    if matches!(work, Work::Only(_)) {
+                        durably();
+                    }
+                    let turn = executor::turn(claimer, work);
+                    failpoint("before_commit");
+                    turn
+                })
+            },
+            |turn| {
+                slow = turn.as_ref().map(|turn| finish_runs(turn, limit > 1)).transpose()?.flatten();
+                Ok(())
+            },
+        );
+        if let Some(automation) = slow {
+            self.claimer.apart.was_slow(automation);
+        }
         failpoint("after_commit");
         match outcome {
             Ok(None) => self.leave_refused(),
@@ -272,13 +303,16 @@ impl Executor {
             }
             failpoint("armed");
             let claimer = &mut self.claimer;
-            let looked = in_transaction(|| {
+            let owner = claimer.owner;
+            let looked = in_transaction_until(
                 // Refused now, the next turn leaves; the timers of the waits are still there.
-                if may_work(claimer.owner) {
-                    executor::look_at_armed(claimer, &armed);
-                }
-                failpoint("before_arm_commit");
-            });
+                || {
+                    let turn = may_work(owner).then(|| executor::look_at_armed(claimer, &armed));
+                    failpoint("before_arm_commit");
+                    turn
+                },
+                |turn| turn.as_ref().map_or(Ok(()), |turn| finish_runs(turn, true).map(drop)),
+            );
             if let Err(failure) = looked {
                 running::gave_way(failure.error(), nap);
                 // Their timers are still there.

@@ -28,6 +28,21 @@ impl Failure {
 
 /// Runs `work` in a transaction of its own and commits it.
 pub fn in_transaction<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
+    in_transaction_until(work, |_| Ok(()))
+}
+
+/// Executes the deferred triggers of the transaction under way, as its commit would. The commit finds none left.
+pub fn fire_deferred_triggers() -> Result<(), PgError> {
+    // SAFETY: at the end of a worker's transaction, outside of any query; after an ERROR the caller rolls the transaction back.
+    unsafe { catch(|| unguarded::AfterTriggerFireDeferred()) }
+}
+
+/// The same with something to be done at the end of the transaction, without raising an ERROR; its failure is one of the
+/// commit.
+pub fn in_transaction_until<R>(
+    work: impl FnOnce() -> R,
+    at_end: impl FnOnce(&R) -> Result<(), PgError>,
+) -> Result<R, Failure> {
     // SAFETY: a worker between transactions; everything begun here is ended below on every path.
     unsafe {
         pg_sys::SetCurrentStatementStartTimestamp();
@@ -52,7 +67,7 @@ pub fn in_transaction<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
         match outcome {
             Ok(value) => {
                 pg_sys::PopActiveSnapshot();
-                match catch(|| unguarded::CommitTransactionCommand()) {
+                match at_end(&value).and_then(|()| catch(|| unguarded::CommitTransactionCommand())) {
                     Ok(()) => Ok(value),
                     Err(error) => {
                         pg_sys::AbortCurrentTransaction();

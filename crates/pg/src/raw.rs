@@ -89,6 +89,7 @@ pub mod unguarded {
         pub fn SPI_cursor_fetch(portal: pg_sys::Portal, forward: bool, count: std::ffi::c_long);
         pub fn stringToQualifiedNameList(text: *const c_char) -> *mut pg_sys::List;
         pub fn CommitTransactionCommand();
+        pub fn AfterTriggerFireDeferred();
         pub fn standard_ExecutorFinish(query: *mut pg_sys::QueryDesc);
         #[allow(clippy::too_many_arguments)]
         pub fn standard_ProcessUtility(

@@ -1,5 +1,5 @@
-//! default_transaction_read_only, as a session that logs in now would get it. Asked of the catalog, because a worker's own
-//! session keeps what it got when it began.
+//! Read-only transactions, and default_transaction_read_only as a session that logs in now would get it. That is asked of the
+//! catalog, because a worker's own session keeps what it got when it began.
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -17,6 +17,12 @@ const SETROLE: i16 = 2;
 const SETCONFIG: usize = 3;
 
 const ENTRY: &[u8] = b"default_transaction_read_only=";
+
+/// Raises the error of an INSERT in a read-only transaction, if this is one.
+pub fn refuse_insert() {
+    // SAFETY: reads a flag of the transaction under way; the name is NUL-terminated.
+    unsafe { pg_sys::PreventCommandIfReadOnly(c"INSERT".as_ptr()) }
+}
 
 /// Where the setting is on for the whole database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

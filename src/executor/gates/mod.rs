@@ -88,7 +88,9 @@ pub fn pass(
     if counted.as_ref().is_some_and(|counted| !counted.lock()) {
         return Err(Refusal::Later);
     }
-    let reserved = reserve(claimer, run, version, event, origin)?;
+    // What is counted is counted when the locks are held, and may decide about the condition.
+    let may_restart = counted.is_none();
+    let reserved = reserve(claimer, run, version, event, origin, may_restart)?;
     let event = counted.map(|counted| counted.count(event)).transpose()?;
     if !origin.again {
         let scope = run.scope(version, event.as_ref().unwrap_or(reserved.event));
@@ -132,13 +134,15 @@ pub struct Reserved<'a> {
     place: mode::Place,
 }
 
-/// Takes the locks for the gates behind the condition. Nothing is written yet.
+/// Takes the locks for the gates behind the condition. Nothing is written yet, but that a run which executes is ended for this
+/// one in mode restart, if `may_restart`.
 pub fn reserve<'a>(
     claimer: &mut Claimer,
     run: &mut Run,
     version: &Version,
     event: &'a Event,
     origin: Origin,
+    may_restart: bool,
 ) -> Result<Reserved<'a>, Refusal> {
     let program = &version.program;
     let scope = run.scope(version, event);
@@ -146,11 +150,19 @@ pub fn reserve<'a>(
     let dedup = program.limits.dedup.as_ref().filter(|_| origin.dedups && !origin.again);
     let dedup = dedup.and_then(|dedup| Some((dedup.ttl, dedup_key(dedup, run, &scope)?)));
     let judged = if origin.counts && !origin.again { executions::of(program, event, run) } else { None };
-    let locked = dedup.as_ref().is_none_or(|(_, key)| try_take(Sort::Dedup, lock_of(run, key)))
+    let locked = dedup.as_ref().is_none_or(|(_, key)| try_take(Sort::Dedup, lock_of(run.automation_id, key)))
         && judged.as_ref().is_none_or(|judged| judged.lock(run))
         && limits::lock_entity(run, program)
         && limits::admit(claimer, run, program, origin.class);
-    let place = if locked { mode::lock(claimer, run, program) } else { None };
+    let place = if locked {
+        let scope = (program.limits.mode == Mode::Restart).then(|| run.scope(version, event));
+        let holds = |scope: &RunScope<'_>| origin.again || ask(program.condition.as_ref(), "condition", scope).is_ok();
+        // An event that comes to nothing, or may be equal to an earlier one, interrupts no run.
+        let may_start = || may_restart && dedup.is_none() && scope.as_ref().is_some_and(holds);
+        mode::lock(claimer, run, program, may_start)
+    } else {
+        None
+    };
     Ok(Reserved { event, dedup, judged, place: place.ok_or(Refusal::Later)? })
 }
 
@@ -198,6 +210,6 @@ fn dedup_key(dedup: &Dedup, run: &Run, scope: &RunScope<'_>) -> Option<String> {
 }
 
 /// The lock on one of an automation's keys.
-fn lock_of(run: &Run, key: &str) -> i64 {
-    hash(&[&run.automation_id.to_string(), key])
+pub fn lock_of(automation: i32, key: &str) -> i64 {
+    hash(&[&automation.to_string(), key])
 }

@@ -7,7 +7,9 @@ use automation_core::program::{Action, Program};
 use super::{Refusal, lock_of};
 use crate::executor::batch::Claimer;
 use crate::pg::key_lock::{Sort, try_take};
+use crate::runs::cancel::{RESTARTED, end_restarted, end_waiting};
 use crate::runs::run::Run;
+use crate::signal::running;
 use crate::store::live::{self, LiveRun};
 
 /// A run's place among those with the same key, which is locked.
@@ -42,8 +44,10 @@ fn waits(action: &Action) -> bool {
     )
 }
 
-/// Locks the run's key and finds those with the same one. None if somebody else has it in hand.
-pub fn lock(claimer: &mut Claimer, run: &mut Run, program: &Program) -> Option<Place> {
+/// Locks the run's key and finds those with the same one. None if somebody else has it in hand. In mode restart an earlier run
+/// that another executor executes is ended then, if `may_start` says that this one would start: it does so in the next turn,
+/// when that end is committed, so that no third run can undo it.
+pub fn lock(claimer: &mut Claimer, run: &mut Run, program: &Program, may_start: impl Fn() -> bool) -> Option<Place> {
     let keyed = run.mode_key.is_some();
     if !applies(run, program) {
         return Some(Place { active: Vec::new(), locked: Vec::new(), keyed, waits_for_us: false });
@@ -52,7 +56,23 @@ pub fn lock(claimer: &mut Claimer, run: &mut Run, program: &Program) -> Option<P
     let key = run.mode_key.get_or_insert_with(|| run.tenant.as_ref().map_or("all".into(), |t| format!("{t}/all")));
     let mark = (run.automation_id, key.clone());
     // What a run of this batch did with the key is not in the tables yet.
-    if claimer.touched.contains(&mark) || !try_take(Sort::Key, lock_of(run, &mark.1)) {
+    if claimer.touched.contains(&mark) {
+        return None;
+    }
+    let (lock, behind) = (lock_of(run.automation_id, &mark.1), claimer.behind.take());
+    let restarts = program.limits.mode == Mode::Restart && claimer.is_worker;
+    let restart = |claimer: &mut Claimer, earlier: &[i64]| {
+        if restarts && earlier.iter().all(|id| *id < run.id) && may_start() {
+            claimer.restarted |= earlier.iter().filter(|id| end_restarted(**id)).count() > 0;
+        }
+        None
+    };
+    if !try_take(Sort::Key, lock) {
+        let earlier = running::with_key(run.automation_id, lock).filter(|id| behind.is_none_or(|behind| behind == *id));
+        return restart(claimer, earlier.as_slice());
+    }
+    if behind.is_some() {
+        // The run that this one is ordered behind has another key, or has just ended.
         return None;
     }
     let most = match program.limits.mode {
@@ -68,10 +88,15 @@ pub fn lock(claimer: &mut Claimer, run: &mut Run, program: &Program) -> Option<P
         let ids: Vec<i64> = active.iter().map(|run| run.id).collect();
         locked = live::lock(&ids);
         let missing: Vec<i64> = ids.into_iter().filter(|id| !locked.iter().any(|run| run.id == *id)).collect();
-        if !live::existing(&missing).is_empty() {
-            return None;
+        let held = live::existing(&missing);
+        if !held.is_empty() {
+            let executed: Vec<i64> = held.into_iter().filter(|id| running::executes_elsewhere(*id)).collect();
+            return restart(claimer, &executed);
         }
         active.retain(|run| !missing.contains(&run.id));
+    }
+    if restarts {
+        running::show_key(lock);
     }
     if program.limits.mode != Mode::Parallel {
         claimer.touched.insert(mark);
@@ -97,7 +122,7 @@ impl Place {
             Entry::Queue { .. } => Ok(true),
             Entry::Restart { .. } => {
                 for earlier in &self.locked {
-                    crate::runs::cancel::end_waiting(earlier, "restarted");
+                    end_waiting(earlier, RESTARTED);
                 }
                 Ok(false)
             }

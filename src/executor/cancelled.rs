@@ -1,0 +1,55 @@
+//! Runs of a batch that another session is cancelling, or has cancelled while they were on their way into the queue.
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use super::batch::Claimer;
+use super::bulk::{self, Standing};
+use crate::event_log::events::Event;
+use crate::pg::identity;
+use crate::pg::key_lock::{self, Sort};
+use crate::runs::end::job_of;
+use crate::store;
+use crate::store::dispatches::{Dispatch, Reason};
+use crate::store::live::LiveRun;
+
+/// Runs started by hand that cancel_run() was called for before they were queued, and rows of bulk jobs that are being
+/// cancelled.
+#[derive(Default)]
+pub struct Cancelled {
+    /// Runs whose cancellation is committed.
+    pub runs: HashSet<i64>,
+    /// Runs whose cancelling transaction is still open; they stay queued until it ends.
+    pub undecided: HashSet<i64>,
+}
+
+impl Cancelled {
+    /// `events` are those that the dispatches name, `live` the runs that they wake.
+    pub fn of<'l>(
+        claimer: &mut Claimer,
+        claimed: &[Dispatch],
+        events: &HashMap<i64, Rc<Event>>,
+        live: impl Iterator<Item = &'l LiveRun>,
+    ) -> Cancelled {
+        let ordered =
+            claimed.iter().filter(|dispatch| dispatch.reason == Reason::Manual).map(|dispatch| dispatch.run_id);
+        // The locks are looked at before the requests are read: the request of a transaction that ends in between is found,
+        // or its run counts as undecided.
+        let (free, undecided): (Vec<i64>, Vec<i64>) = ordered.partition(|run| key_lock::is_free(Sort::Run, *run));
+        let manual = claimed.iter().filter(|dispatch| dispatch.reason == Reason::Manual);
+        let begun = manual.filter_map(|dispatch| Some((dispatch.run_id, row_of(events.get(&dispatch.event_id)?)?)));
+        let rows = begun.chain(live.filter_map(|run| Some((run.id, job_of(run)?))));
+        let undecided_rows = rows.filter(|(_, job)| bulk::standing(claimer, *job) == Standing::Undecided);
+        let undecided_rows: Vec<i64> = undecided_rows.map(|(run, _)| run).collect();
+        Cancelled {
+            runs: identity::as_engine(|| store::runs::take_cancelled(&free)).into_iter().collect(),
+            undecided: undecided.into_iter().chain(undecided_rows).collect(),
+        }
+    }
+}
+
+/// The bulk job whose row an event orders a run for.
+fn row_of(event: &Event) -> Option<i64> {
+    // Most orders are none of a job's: those are not parsed here.
+    event.next.as_deref().filter(|order| order.contains("\"bulk\""))?;
+    event.start()?.item().map(|item| item.job)
+}

@@ -1,6 +1,7 @@
 //! Steering runs that wait or have failed.
 use crate::event_log::events::append_move;
 use automation_core::order::{Order, Retry, Start};
+use automation_core::run_state::Pause;
 use std::rc::Rc;
 
 use automation_core::machine::{MAX_SIGNAL, NoStart, State};
@@ -74,7 +75,7 @@ fn skip(run_id: i64, step: Option<&str>) -> EngineResult<i64> {
     let found: Vec<_> = run.waits.iter().filter(|wait| step.is_none_or(|step| step == wait.step)).collect();
     let wait = match found[..] {
         [wait] => wait,
-        [] if run.frozen => {
+        [] if run.pause == Pause::Frozen => {
             return Err(EngineError::wrong_state(format!("run {run_id} does not wait at a step"))
                 .detail("It goes on when its automation is active again.")
                 .hint(format!("{}.", typed("resume", &run.automation, tenant_of(run.automation_id).as_deref()))));

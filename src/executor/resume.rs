@@ -1,11 +1,10 @@
 //! Moving a run that waits: a wake, a deadline, a signal, a person.
-use crate::runs::end::cancelled;
-use crate::runs::run::of_live;
 use std::rc::Rc;
 
 use automation_core::definition::OnPause;
 use automation_core::machine::{Cause, Machine, State, Wait, WaitFor, Woke, error};
 use automation_core::program::{Action, StopStatus};
+use automation_core::run_state::Pause;
 use automation_core::topic::engine::hears;
 use automation_core::value::Value;
 
@@ -17,13 +16,15 @@ use super::sweep;
 use super::walk::{Walk, Walked, too_late};
 use crate::definitions::derived;
 use crate::definitions::tenant_view::tenant_matches;
-use crate::definitions::versions;
+use crate::definitions::versions::{self, Version};
 use crate::event_log::events::Event;
 use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::pg::identity;
 use crate::pg::snapshot::Snapshot;
+use crate::runs::end::cancelled;
 use crate::runs::error::error_json;
+use crate::runs::run::{Run, of_live};
 use crate::runs::scope::RunScope;
 use crate::runs::suspend;
 use crate::store::automations;
@@ -48,95 +49,110 @@ pub fn conclude(machine: &mut Machine<'_>, mut ended: EndedRun) -> Outcome {
     Outcome::Ended(ended)
 }
 
-/// Moves a run if one of the nudges is what it waits for.
+/// Moves a run if one of the nudges ends its wait.
 pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome {
-    let mut run = of_live(&live);
-    let version = match versions::get(run.version_id) {
-        Ok(version) => version,
-        Err(problem) => {
+    let taken = match TakenUp::new(claimer, live, nudges) {
+        Ok(taken) => taken,
+        Err(outcome) => return outcome,
+    };
+    let _context = enter(&taken.run);
+    let event = taken.live.event.clone();
+    identity::as_role(taken.run.owner, || taken.wake(claimer, &event, nudges))
+}
+
+/// A live run that an executor has taken up.
+struct TakenUp {
+    live: LiveRun,
+    run: Run,
+    version: Rc<Version>,
+    state: State,
+    /// It was queued behind others with the same key, and its turn has come.
+    its_turn: bool,
+}
+
+impl TakenUp {
+    /// Takes the run up, if it can be read and no other run or session stands in its way; else the outcome for it.
+    fn new(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Result<TakenUp, Outcome> {
+        let run = of_live(&live);
+        let fail = |reason: &'static str, problem: String| {
             let error = Some(error_json(&PgError::new("XX000", problem), None));
-            let ended = run.ended(Ending::Failed, Some("version_unreadable"));
-            return Outcome::Ended(EndedRun { error, live: Some(live.waits), ..ended });
+            let ended = run.ended(Ending::Failed, Some(reason));
+            Outcome::Ended(EndedRun { error, live: Some(live.waits.clone()), ..ended })
+        };
+        let version = versions::get(run.version_id).map_err(|problem| fail("version_unreadable", problem))?;
+        let state: State = serde_json::from_str(&live.state)
+            .map_err(|_| fail("state_unreadable", "the state of the run cannot be read".to_owned()))?;
+        let mut taken = TakenUp { run: Run { item: state.job, ..run }, live, version, state, its_turn: false };
+        match taken.run.item.map_or(Standing::GoOn, |item| standing(claimer, item.job)) {
+            Standing::GoOn => {}
+            Standing::Cancelled => return Err(Outcome::Ended(cancelled(&taken.live, "cancelled"))),
+            Standing::Undecided => return Err(taken.later(claimer, nudges)),
         }
-    };
-    let Ok(state) = serde_json::from_str::<State>(&live.state) else {
-        let error = Some(error_json(&PgError::new("XX000", "the state of the run cannot be read"), None));
-        let ended = run.ended(Ending::Failed, Some("state_unreadable"));
-        return Outcome::Ended(EndedRun { error, live: Some(live.waits), ..ended });
-    };
-    run.item = state.job;
-    match run.item.map_or(Standing::GoOn, |item| standing(claimer, item.job)) {
-        Standing::GoOn => {}
-        Standing::Cancelled => return Outcome::Ended(cancelled(&live, "cancelled")),
-        Standing::Undecided => {
-            claimer.unsettled.extend(nudges.iter().map(|nudge| (run.id, nudge.wait_no)));
-            return Outcome::Stays;
-        }
-    }
-    let mut live = live;
-    if !live.active && version.program.on_pause == OnPause::Freeze {
-        // The session that makes the automation active again must find the run frozen, or the run must not be frozen at all.
-        match automations::stays_as_it_is(live.automation_id, live.tenant.as_deref()) {
-            Some(active) => live.active = active,
-            None => {
-                claimer.unsettled.extend(nudges.iter().map(|nudge| (run.id, nudge.wait_no)));
-                return Outcome::Stays;
+        if !taken.live.active && taken.freezes() {
+            // The session that makes the automation active again must find the run frozen, or the run must not be frozen at
+            // all.
+            match automations::stays_as_it_is(taken.live.automation_id, taken.live.tenant.as_deref()) {
+                Some(active) => taken.live.active = active,
+                None => return Err(taken.later(claimer, nudges)),
             }
         }
+        let is_queued = taken.live.pause == Pause::Queued;
+        taken.its_turn = is_queued && gates::is_its_turn(&taken.live);
+        if is_queued && !(taken.its_turn && sweep::may_call(claimer, &taken.live, nudges)) {
+            return Err(Outcome::Stays);
+        }
+        if !taken.is_admitted(claimer) {
+            return Err(taken.later(claimer, nudges));
+        }
+        if taken.its_turn {
+            taken.live.pause = Pause::Waiting;
+            taken.live.started_at = clock::engine_now();
+            taken.run.started_at = taken.live.started_at;
+        }
+        Ok(taken)
     }
-    let program = &version.program;
-    let its_turn = live.queued && gates::is_its_turn(&live);
-    if live.queued && !(its_turn && sweep::may_call(claimer, &live, nudges)) {
-        return Outcome::Stays;
+
+    fn freezes(&self) -> bool {
+        self.version.program.on_pause == OnPause::Freeze
     }
-    let class = if live.trigger_no < 0 { Class::Schedule } else { Class::Event };
-    if !(gates::may_move(claimer, &live, program)
-        && gates::lock_entity(&run, program)
-        && gates::admit(claimer, &run, program, class))
-    {
-        claimer.unsettled.extend(nudges.iter().map(|nudge| (run.id, nudge.wait_no)));
-        return Outcome::Stays;
+
+    /// Do the gates let the run execute now?
+    fn is_admitted(&self, claimer: &mut Claimer) -> bool {
+        let program = &self.version.program;
+        let class = if self.live.trigger_no < 0 { Class::Schedule } else { Class::Event };
+        gates::may_move(claimer, &self.live, program)
+            && gates::lock_entity(&self.run, program)
+            && gates::admit(claimer, &self.run, program, class)
     }
-    if its_turn {
-        live.queued = false;
-        live.started_at = clock::engine_now();
-        run.started_at = live.started_at;
+
+    /// Nothing can be said of the run now: the dispatches that named it stay queued.
+    fn later(&self, claimer: &mut Claimer, nudges: &[Nudge]) -> Outcome {
+        claimer.unsettled.extend(nudges.iter().map(|nudge| (self.run.id, nudge.wait_no)));
+        Outcome::Stays
     }
-    let _context = enter(&run);
-    let event = live.event.clone();
-    identity::as_role(run.owner, || {
-        let world = run.scope(&version, &event);
+
+    /// Evaluates the waits that the nudges are about, and lets the run go on if one of them is over.
+    fn wake(self, claimer: &mut Claimer, event: &Event, nudges: &[Nudge]) -> Outcome {
+        let TakenUp { live, run, version, state, its_turn } = self;
+        let world = run.scope(&version, event);
         let mut machine = Machine::new(&version.program, state, run.id as u64, run.key.clone());
-        let steps = live.steps.strip_suffix(']').unwrap_or_default();
-        let steps = if steps == "[" { String::new() } else { steps.to_owned() };
-        let mut walk = Walk { claimer, run: &run, version: version.clone(), steps };
-        let mut moved = its_turn;
-        let mut again = Vec::new();
-        for nudge in nudges.iter().filter(|_| !its_turn) {
-            if nudge.reason == Reason::Sweep {
-                moved |= sweep::sweep(walk.claimer, &live, &mut machine, &world);
-                continue;
-            }
-            match nudged(&live, &mut machine, nudge, &world) {
-                Ok(Woke::Moved) => moved = true,
-                // Its timer is gone; if it is still to come, there must be another.
-                Ok(Woke::NotYet) => again.push((nudge.wait_no, nudge.reason)),
-                Ok(Woke::Gone) => {}
-                Err(InOtherHands) => {
-                    walk.claimer.unsettled.insert((run.id, nudge.wait_no));
-                }
-            }
+        let looked = if its_turn {
+            Looked { moved: true, in_vain: Vec::new() }
+        } else {
+            look(claimer, &live, &mut machine, &world, nudges)
+        };
+        if !looked.moved {
+            return stays(&live, &mut machine, &world, &looked.in_vain);
         }
-        if !moved {
-            return stays(&live, &mut machine, &world, &again);
-        }
+        let on_pause = version.program.on_pause;
         let ends = nudges.iter().any(|nudge| nudge.reason == Reason::RunTimeout);
-        let frozen = !live.active && version.program.on_pause == OnPause::Freeze && !ends;
-        if !live.active && version.program.on_pause == OnPause::Drain {
+        let freezes = !live.active && on_pause == OnPause::Freeze && !ends;
+        if !live.active && on_pause == OnPause::Drain {
             let reason = error("55000", "the automation is not active any more", None);
             machine.give_up(StopStatus::Cancelled, "automation_not_active", reason);
         }
-        let walked = if frozen { walk.stay(&mut machine) } else { walk.go(&mut machine, &world) };
+        let mut walk = Walk { claimer, run: &run, version: version.clone(), steps: open_list(&live.steps) };
+        let walked = if freezes { walk.stay(&mut machine) } else { walk.go(&mut machine, &world) };
         match walked {
             Walked::Ended(end) => {
                 let mut ended = walk.history(&machine, &end);
@@ -145,17 +161,57 @@ pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome
             }
             Walked::Suspended => {
                 // Another wait of the run may have been looked at in vain.
-                look_again(&live, &machine, &world, &again);
+                look_again(&live, &machine, &world, &looked.in_vain);
                 let (before, steps) = (live.waits.clone(), walk.steps_json());
-                let run = LiveRun { frozen, steps, ..live };
-                let mut put = suspend::put_away(run, &mut machine, &world, &before);
+                let pause = if freezes { Pause::Frozen } else { Pause::Waiting };
+                let mut put = suspend::put_away(LiveRun { pause, steps, ..live }, &mut machine, &world, &before);
                 if its_turn {
                     put.timers.extend(suspend::run_timeout(&put.run, &machine));
                 }
                 Outcome::Suspended(Box::new(put))
             }
         }
-    })
+    }
+}
+
+/// The steps so far, as a JSON list that is still open at its end.
+fn open_list(steps: &str) -> String {
+    let open = steps.strip_suffix(']').unwrap_or_default();
+    if open == "[" { String::new() } else { open.to_owned() }
+}
+
+/// What became of the waits that were looked at.
+struct Looked {
+    /// One of them is over.
+    moved: bool,
+    /// Those that are not, and why they were looked at.
+    in_vain: Vec<(i32, Reason)>,
+}
+
+fn look(
+    claimer: &mut Claimer,
+    live: &LiveRun,
+    machine: &mut Machine<'_>,
+    world: &RunScope<'_>,
+    nudges: &[Nudge],
+) -> Looked {
+    let mut looked = Looked { moved: false, in_vain: Vec::new() };
+    for nudge in nudges {
+        if nudge.reason == Reason::Sweep {
+            looked.moved |= sweep::sweep(claimer, live, machine, world);
+            continue;
+        }
+        match nudged(live, machine, nudge, world) {
+            Ok(Woke::Moved) => looked.moved = true,
+            // Its timer is gone; if it is still to come, there must be another.
+            Ok(Woke::NotYet) => looked.in_vain.push((nudge.wait_no, nudge.reason)),
+            Ok(Woke::Gone) => {}
+            Err(InOtherHands) => {
+                claimer.unsettled.insert((live.id, nudge.wait_no));
+            }
+        }
+    }
+    looked
 }
 
 /// Nothing came of it; when to look again may have changed.
@@ -184,7 +240,7 @@ pub fn nudged(
     world: &RunScope<'_>,
 ) -> Result<Woke, InOtherHands> {
     Ok(match nudge.reason {
-        Reason::Thaw if live.frozen => Woke::Moved,
+        Reason::Thaw if live.pause == Pause::Frozen => Woke::Moved,
         Reason::Thaw => Woke::Gone,
         Reason::RunTimeout => {
             machine.give_up(StopStatus::Failed, "timed_out", too_late(machine.program()));

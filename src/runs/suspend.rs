@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use automation_core::expr::Reference;
 use automation_core::machine::{JobItem, Machine, State, Wait, WaitFor};
 use automation_core::program::Action;
+use automation_core::run_state::Pause;
 use automation_core::topic;
 use automation_core::wake_key::wake_key;
 
@@ -60,7 +61,7 @@ pub fn run_timeout(run: &LiveRun, machine: &Machine<'_>) -> Option<Timer> {
 /// Suspends a run before its first step, because its automation is paused.
 pub fn frozen(run: &Run, event: &Event, machine: &Machine<'_>) -> Suspension {
     let state = to_json(&machine.state);
-    let run = LiveRun { frozen: true, state, ..live(run, event, "[]".to_owned()) };
+    let run = LiveRun { pause: Pause::Frozen, state, ..live(run, event, "[]".to_owned()) };
     Suspension {
         timers: run_timeout(&run, machine).into_iter().collect(),
         run,
@@ -77,7 +78,7 @@ pub fn frozen(run: &Run, event: &Event, machine: &Machine<'_>) -> Suspension {
 /// those and our commit had nobody to tell, so the run is looked at once more after that.
 pub fn queued(run: &Run, event: &Event, machine: &Machine<'_>) -> Suspension {
     let state = to_json(&machine.state);
-    let run = LiveRun { queued: true, state, ..live(run, event, "[]".to_owned()) };
+    let run = LiveRun { pause: Pause::Queued, state, ..live(run, event, "[]".to_owned()) };
     let arm = Timer { due_at: clock::now() + ARM_GRACE, waiter: waiter(&run, 0), kind: TimerKind::Arm };
     Suspension {
         timers: vec![arm],
@@ -104,8 +105,7 @@ fn live(run: &Run, event: &Event, steps: String) -> LiveRun {
         epoch: 1,
         trigger_no: run.trigger_no,
         depth: run.depth,
-        frozen: false,
-        queued: false,
+        pause: Pause::Waiting,
         kind: run.kind.clone(),
         entity_id: run.entity_id.clone(),
         key: run.key.clone(),

@@ -1,5 +1,6 @@
 //! Runs that ended.
 use automation_core::machine::JobItem;
+pub use automation_core::run_state::Ending;
 use pgrx::pg_sys;
 
 use super::live::WaitNote;
@@ -7,29 +8,6 @@ use crate::pg::append::{append, varlena};
 use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{Arg, execute, query, query_one};
 use crate::pg::identity::as_engine;
-
-/// How a run ended. The words are those of the status column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    Completed,
-    Failed,
-    Cancelled,
-    Skipped,
-    /// Too many executions: nothing was executed, and the automation is paused.
-    Hot,
-}
-
-impl Ending {
-    pub fn word(self) -> &'static str {
-        match self {
-            Ending::Completed => "completed",
-            Ending::Failed => "failed",
-            Ending::Cancelled => "cancelled",
-            Ending::Skipped => "skipped",
-            Ending::Hot => "hot",
-        }
-    }
-}
 
 /// A run to be written into the history.
 #[derive(Clone, Debug)]

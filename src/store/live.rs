@@ -1,5 +1,6 @@
 //! Runs that have suspended.
 use automation_core::gate::mode::ActiveRun;
+use automation_core::run_state::Pause;
 use pgrx::pg_sys;
 use serde::{Deserialize, Serialize};
 
@@ -24,9 +25,8 @@ pub struct LiveRun {
     pub epoch: i32,
     pub trigger_no: i16,
     pub depth: i16,
-    pub frozen: bool,
-    /// It has not begun: it waits for its turn.
-    pub queued: bool,
+    /// Why it does not execute.
+    pub pause: Pause,
     pub kind: Option<String>,
     pub entity_id: Option<String>,
     pub key: Option<String>,
@@ -93,7 +93,7 @@ pub fn insert(runs: &[LiveRun]) -> bool {
                 Some(pg_sys::Datum::from(run.epoch)),
                 Some(pg_sys::Datum::from(run.trigger_no)),
                 Some(pg_sys::Datum::from(run.depth)),
-                Some(varlena(word(run).as_bytes())),
+                Some(varlena(run.pause.word().as_bytes())),
                 text(&run.kind),
                 text(&run.entity_id),
                 text(&run.key),
@@ -106,14 +106,6 @@ pub fn insert(runs: &[LiveRun]) -> bool {
             ]
         }),
     )
-}
-
-fn word(run: &LiveRun) -> &'static str {
-    match (run.frozen, run.queued) {
-        (true, _) => "frozen",
-        (false, true) => "queued",
-        (false, false) => "waiting",
-    }
 }
 
 fn notes(waits: &[WaitNote]) -> String {
@@ -176,8 +168,7 @@ fn read(row: &Row<'_>) -> Option<LiveRun> {
         epoch: row.int4(9)?,
         trigger_no: row.int2(10)?,
         depth: row.int2(11)?,
-        frozen: row.text(12)? == "frozen",
-        queued: row.text(12)? == "queued",
+        pause: Pause::from_word(&row.text(12)?)?,
         kind: row.text(13),
         entity_id: row.text(14),
         key: row.text(15),
@@ -211,7 +202,7 @@ const UPDATE: &str = "
 pub fn update(run: &LiveRun) -> bool {
     let args = [
         run.id.into(),
-        word(run).into(),
+        run.pause.word().into(),
         Arg::json(&run.state),
         Arg::json(&notes(&run.waits)),
         Arg::json(&run.steps),

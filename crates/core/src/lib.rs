@@ -21,6 +21,7 @@ pub mod machine;
 pub mod order;
 pub mod places;
 pub mod program;
+pub mod run_state;
 pub mod schedule;
 pub mod sharing;
 pub mod statistics;

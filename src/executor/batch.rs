@@ -22,7 +22,7 @@ use crate::pg::failpoint::failpoint;
 use crate::runs::end::give_up;
 use crate::runs::error::error_json;
 use crate::runs::suspend::Suspension;
-use crate::runs::{breaker, engine_events, in_hand, run, step_counts};
+use crate::runs::{batch_state, breaker, run};
 use crate::signal::at_commit;
 use crate::signal::running::{self, Task};
 use crate::signal::shmem::{self, shared};
@@ -130,7 +130,7 @@ impl Claimer {
 
     /// A batch begins: nothing is in hand yet.
     fn begin(&mut self) {
-        in_hand::clear();
+        batch_state::begin();
         self.unsettled.clear();
         self.touched.clear();
         self.entered.clear();
@@ -226,8 +226,6 @@ const WINDOWS: usize = 20;
 pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
     claimer.refresh();
     claimer.begin();
-    engine_events::begin();
-    step_counts::begin();
     let mut batch = Batch { floor: claimer.floor, ..Default::default() };
     for window in 0..WINDOWS {
         // Behind a window in which everything waits a small batch looks further ahead, or a few dispatches that wait would
@@ -266,8 +264,6 @@ pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
 pub fn look_at_armed(claimer: &mut Claimer, armed: &[(i64, i32)]) -> Turn {
     let mut batch = Batch::default();
     claimer.begin();
-    engine_events::begin();
-    step_counts::begin();
     claimer.shares = claimer.is_worker && armed.len() > 1;
     let mut nudges: HashMap<i64, Vec<Nudge>> = HashMap::new();
     for (run, wait_no) in armed {
@@ -560,6 +556,7 @@ pub fn dead_letter(dispatch: &Dispatch, owner: pg_sys::Oid, reason: &'static str
 /// Records that a run failed at commit (a deferred constraint, say), or cannot be tried again, after its own transaction was
 /// rolled back.
 pub fn fail(claimer: &mut Claimer, dispatch_id: i64, reason: &'static str, error: &PgError) {
+    batch_state::begin();
     let Some(dispatch) = dispatches::one(claimer.owner, dispatch_id) else { return };
     if dispatch.reason == Reason::Bulk {
         bulk::give_up(dispatch.run_id, error);
@@ -585,7 +582,5 @@ pub fn fail(claimer: &mut Claimer, dispatch_id: i64, reason: &'static str, error
         }
         run.map(|live| give_up(live, reason, error))
     };
-    engine_events::begin();
-    step_counts::begin();
     write::write(claimer, ended.as_slice(), &[], &[], &[dispatch_id]);
 }

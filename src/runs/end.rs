@@ -27,26 +27,40 @@ pub fn end(ended: &[EndedRun]) {
     engine_events::tell_ended(ended);
 }
 
-/// Writes runs into the history, and removes what they left behind when they suspended.
+/// What is done when runs have ended, in this order, in the transaction that ends them.
+const LISTENERS: [fn(&[EndedRun]); 4] = [record, forget_waits, bulk_item::count_ended, tell_waiting];
+
+/// Writes runs into the history, and does all that hangs on their end.
 pub fn put_down(ended: &[EndedRun]) {
-    if ended.is_empty() {
+    if !ended.is_empty() {
+        LISTENERS.iter().for_each(|listener| listener(ended));
+    }
+}
+
+fn record(ended: &[EndedRun]) {
+    history::insert(clock::engine_now(), clock::now(), ended);
+}
+
+/// Removes the rows that runs left behind when they suspended, and calls the next runs of their queues.
+fn forget_waits(ended: &[EndedRun]) {
+    let had_waited: Vec<&EndedRun> = ended.iter().filter(|run| run.live.is_some()).collect();
+    if had_waited.is_empty() {
         return;
     }
-    history::insert(clock::engine_now(), clock::now(), ended);
-    let had_waited: Vec<&EndedRun> = ended.iter().filter(|run| run.live.is_some()).collect();
-    if !had_waited.is_empty() {
-        let waits = had_waited.iter().flat_map(|run| {
-            // 0 is the run's own deadline
-            let numbers = run.live.iter().flatten().map(|note| note.no).chain(std::iter::once(0));
-            numbers.map(|no| (run.id, no))
-        });
-        let waits: Vec<(i64, i32)> = waits.collect();
-        wakes::delete(&waits);
-        timers::delete(&waits);
-        live::delete(&had_waited.iter().map(|run| run.id).collect::<Vec<_>>());
-        call_next(&had_waited);
-    }
-    bulk_item::count_ended(ended);
+    let waits = had_waited.iter().flat_map(|run| {
+        // 0 is the run's own deadline
+        let numbers = run.live.iter().flatten().map(|note| note.no).chain(std::iter::once(0));
+        numbers.map(|no| (run.id, no))
+    });
+    let waits: Vec<(i64, i32)> = waits.collect();
+    wakes::delete(&waits);
+    timers::delete(&waits);
+    live::delete(&had_waited.iter().map(|run| run.id).collect::<Vec<_>>());
+    call_next(&had_waited);
+}
+
+/// Tells the runs whose steps wait for these, and the schedules whose ticks do.
+fn tell_waiting(ended: &[EndedRun]) {
     versions::load(ended.iter().filter(|run| run.trigger_no >= 0).map(|run| run.version_id));
     for run in ended {
         let frees = frees_a_tick(run).then(|| Order::Freed { automation_id: run.automation_id }.encode());

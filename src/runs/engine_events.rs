@@ -1,11 +1,10 @@
 //! Telling of runs and steps to those who listen, in the transaction that ends or suspends them. Where nobody listens,
 //! nothing is written, and a batch pays for one look at an empty table.
-use std::cell::RefCell;
-
 use automation_core::program::Step;
 use automation_core::topic::engine::{Told, Wanted};
 use pgrx::pg_sys;
 
+use super::batch_state;
 use super::suspend::Suspension;
 use crate::event_log::events::{NewEvent, Op, append_event};
 use crate::provenance::{self, RunContext};
@@ -15,24 +14,13 @@ use crate::store::history::{EndedRun, Ending};
 type Json = serde_json::Value;
 
 /// What happened to a step.
-struct StepNews {
+pub struct StepNews {
     run: i64,
     told: Told,
     step: String,
     kind: &'static str,
     attempt: u32,
     error: Option<Json>,
-}
-
-thread_local! {
-    /// What somebody listens to, and what the steps of the turn under way had to tell.
-    static TURN: RefCell<(Wanted, Vec<StepNews>)> = RefCell::new((Wanted::default(), Vec::new()));
-}
-
-/// A turn begins: whatever an earlier one that was rolled back had to tell is forgotten.
-pub fn begin() {
-    let wanted = engine_listeners::wanted();
-    TURN.with(|turn| *turn.borrow_mut() = (wanted, Vec::new()));
 }
 
 /// A step begins.
@@ -50,11 +38,10 @@ pub fn step_ended(run: i64, step: &Step, status: &str, attempt: u32, error: Opti
 }
 
 fn note(run: i64, step: &Step, told: Told, attempt: u32, error: Option<&str>) {
-    TURN.with(|turn| {
-        let mut turn = turn.borrow_mut();
-        if turn.0.has(told) {
+    batch_state::with(|batch| {
+        if batch.wanted.has(told) {
             let error = error.and_then(|text| serde_json::from_str(text).ok()).map(|error| what_failed(&error));
-            turn.1.push(StepNews { run, told, step: step.id.clone(), kind: step.kind(), attempt, error });
+            batch.news.push(StepNews { run, told, step: step.id.clone(), kind: step.kind(), attempt, error });
         }
     });
 }
@@ -66,10 +53,7 @@ fn what_failed(error: &Json) -> Json {
 
 /// Writes what the runs of a turn have to tell: that they began, what their steps did, that they ended.
 pub fn tell(ended: &[EndedRun], suspended: &[Suspension]) {
-    let (wanted, steps) = TURN.with(|turn| {
-        let mut turn = turn.borrow_mut();
-        (turn.0, std::mem::take(&mut turn.1))
-    });
+    let (wanted, steps) = batch_state::with(|batch| (batch.wanted, std::mem::take(&mut batch.news)));
     if wanted.any() {
         write_all(wanted, &steps, ended, suspended);
     }

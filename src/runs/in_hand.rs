@@ -1,23 +1,19 @@
-//! The runs of the batch under way. What became of them is written at its end, so that until then nobody in this process can
-//! say more of them than that.
-use std::cell::RefCell;
-use std::collections::HashSet;
-
+//! The runs of the batch under way. Their results are written at its end, so that until then no statement of this process can say
+//! more of them than that they are in this batch.
+use super::batch_state;
 use crate::provenance;
-
-thread_local!(static RUNS: RefCell<HashSet<i64>> = RefCell::new(HashSet::new()));
 
 /// A run is about to take steps.
 pub fn note(run: i64) {
-    RUNS.with_borrow_mut(|runs| runs.insert(run));
+    batch_state::with(|batch| batch.runs.insert(run));
 }
 
-/// Everything is written, or nothing has begun.
+/// The batch is written: its runs are in the tables.
 pub fn clear() {
-    RUNS.with_borrow_mut(HashSet::clear);
+    batch_state::with(|batch| batch.runs.clear());
 }
 
 /// Asked by a step: is it about a run of its own batch?
 pub fn is_in_hand(run: i64) -> bool {
-    provenance::run().is_some() && RUNS.with_borrow(|runs| runs.contains(&run))
+    provenance::run().is_some() && batch_state::with(|batch| batch.runs.contains(&run))
 }

@@ -1,5 +1,6 @@
 //! The life of a run but for its steps: ordered, cancelled, suspended, ended; and an automation's pause, which moves many runs at
 //! once. src/executor takes runs through their gates and steps.
+pub mod batch_state;
 pub mod breaker;
 pub mod bulk;
 pub mod bulk_item;

@@ -1,26 +1,19 @@
 //! What the steps of a turn came to, written down once at its end.
-use std::cell::RefCell;
 use std::collections::HashMap;
 
+use super::batch_state;
 use super::run::Run;
 use crate::pg::clock::Micros;
 use crate::store::step_stats::{self, StepCounts};
 
 /// By version and number of the step: the automation, the step's id, and the counts.
-type Counted = HashMap<(i32, usize), (i32, String, StepCounts)>;
-
-thread_local!(static TURN: RefCell<Counted> = RefCell::new(Counted::new()));
-
-/// A turn begins: what one that was rolled back had counted is forgotten.
-pub fn begin() {
-    TURN.with(|turn| turn.borrow_mut().clear());
-}
+pub type Counted = HashMap<(i32, usize), (i32, String, StepCounts)>;
 
 /// A step was done, failed or passed over.
 pub fn note(run: &Run, place: usize, step: &str, status: &str, attempt: u32, took: Micros) {
-    TURN.with(|turn| {
-        let mut turn = turn.borrow_mut();
-        let (_, _, counts) = turn
+    batch_state::with(|batch| {
+        let (_, _, counts) = batch
+            .counted
             .entry((run.version_id, place))
             .or_insert_with(|| (run.automation_id, step.to_owned(), StepCounts::default()));
         match status {
@@ -35,11 +28,9 @@ pub fn note(run: &Run, place: usize, step: &str, status: &str, attempt: u32, too
 
 /// Adds what was counted to the counters.
 pub fn write(at: Micros) {
-    TURN.with(|turn| {
-        let counted = std::mem::take(&mut *turn.borrow_mut());
-        if !counted.is_empty() {
-            let rows = counted.values().map(|(automation, step, counts)| (*automation, step.as_str(), counts));
-            step_stats::add_steps(rows, at);
-        }
-    });
+    let counted = batch_state::with(|batch| std::mem::take(&mut batch.counted));
+    if !counted.is_empty() {
+        let rows = counted.values().map(|(automation, step, counts)| (*automation, step.as_str(), counts));
+        step_stats::add_steps(rows, at);
+    }
 }

@@ -8,6 +8,7 @@ use automation_core::bulk::{self as decide, JobState};
 use super::batch::Claimer;
 use super::bulk_item::nudge;
 use super::bulk_rows::{self, Begun};
+use super::in_hand;
 use super::run::error_json;
 use crate::api::runs::cancel_abandoned;
 use crate::context::{self, RunContext};
@@ -194,7 +195,9 @@ fn begin_rows(job: &mut Job, now: Micros) {
 
 fn cancel_rows(job: &mut Job, now: Micros) {
     if !job.leave_open {
-        for run in bulk::under_way(job.id, job.counts.issued, CANCEL_SLICE) {
+        let under_way = bulk::under_way(job.id, job.counts.issued, CANCEL_SLICE);
+        // Rows of this batch have ended already, which is written at its end.
+        for run in under_way.into_iter().filter(|run| !in_hand::contains(*run)) {
             cancel_abandoned(run);
         }
         take_in(job, now);

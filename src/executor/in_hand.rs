@@ -17,7 +17,12 @@ pub fn clear() {
     RUNS.with_borrow_mut(HashSet::clear);
 }
 
+/// Has the batch under way decided about the run?
+pub fn contains(run: i64) -> bool {
+    RUNS.with_borrow(|runs| runs.contains(&run))
+}
+
 /// Asked by a step: is it about a run of its own batch?
 pub fn is_in_hand(run: i64) -> bool {
-    context::run().is_some() && RUNS.with_borrow(|runs| runs.contains(&run))
+    context::run().is_some() && contains(run)
 }

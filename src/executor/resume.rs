@@ -10,6 +10,7 @@ use automation_core::value::Value;
 use super::batch::{Claimer, Outcome};
 use super::bulk::{Standing, standing};
 use super::gates::{self, Class};
+use super::in_hand;
 use super::run::{enter, error_json};
 use super::scope::RunScope;
 use super::suspend;
@@ -87,7 +88,10 @@ pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome
     run.item = state.job;
     match run.item.map_or(Standing::GoOn, |item| standing(claimer, item.job)) {
         Standing::GoOn => {}
-        Standing::Cancelled => return Outcome::Ended(cancelled(&live, "cancelled")),
+        Standing::Cancelled => {
+            in_hand::note(run.id);
+            return Outcome::Ended(cancelled(&live, "cancelled"));
+        }
         Standing::Undecided => {
             claimer.unsettled.extend(nudges.iter().map(|nudge| (run.id, nudge.wait_no)));
             return Outcome::Stays;

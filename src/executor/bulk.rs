@@ -3,6 +3,7 @@
 //! A row is begun by an order in the log, like a run that is started by hand, so that everything that holds for runs
 //! holds for rows: batches, order within an entity, crashes, the rights of the owner. Orders, and how far the job is,
 //! commit together. Whoever tends a job holds its row; another who comes meanwhile leaves it queued.
+use crate::runs::in_hand;
 use crate::signal::running::{self, Task};
 use automation_core::bulk::{self as decide, JobState};
 
@@ -194,7 +195,9 @@ fn begin_rows(job: &mut Job, now: Micros) {
 
 fn cancel_rows(job: &mut Job, now: Micros) {
     if !job.leave_open {
-        for run in bulk::under_way(job.id, job.counts.issued, CANCEL_SLICE) {
+        let under_way = bulk::under_way(job.id, job.counts.issued, CANCEL_SLICE);
+        // Rows of this batch have ended already, which is written at its end.
+        for run in under_way.into_iter().filter(|run| !in_hand::contains(*run)) {
             cancel_abandoned(run);
         }
         take_in(job, now);

@@ -24,6 +24,7 @@ use crate::pg::identity;
 use crate::pg::snapshot::Snapshot;
 use crate::runs::end::cancelled;
 use crate::runs::error::error_json;
+use crate::runs::in_hand;
 use crate::runs::run::{Run, of_live};
 use crate::runs::scope::RunScope;
 use crate::runs::suspend;
@@ -85,7 +86,10 @@ impl TakenUp {
         let mut taken = TakenUp { run: Run { item: state.job, ..run }, live, version, state, its_turn: false };
         match taken.run.item.map_or(Standing::GoOn, |item| standing(claimer, item.job)) {
             Standing::GoOn => {}
-            Standing::Cancelled => return Err(Outcome::Ended(cancelled(&taken.live, "cancelled"))),
+            Standing::Cancelled => {
+                in_hand::note(taken.run.id);
+                return Err(Outcome::Ended(cancelled(&taken.live, "cancelled")));
+            }
             Standing::Undecided => return Err(taken.later(claimer, nudges)),
         }
         if !taken.live.active && taken.freezes() {

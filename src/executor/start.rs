@@ -36,7 +36,10 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
     let event = meant.as_ref().unwrap_or(event);
     match run.item.map_or(Standing::GoOn, |item| bulk::standing(claimer, item.job)) {
         Standing::GoOn => {}
-        Standing::Cancelled => return Outcome::Ended(run.ended(Ending::Cancelled, Some("cancelled"))),
+        Standing::Cancelled => {
+            in_hand::note(run.id);
+            return Outcome::Ended(run.ended(Ending::Cancelled, Some("cancelled")));
+        }
         Standing::Undecided => {
             claimer.unsettled.insert((run.id, 0));
             return Outcome::Stays;

@@ -13,7 +13,12 @@ pub fn clear() {
     batch_state::with(|batch| batch.runs.clear());
 }
 
+/// Has the batch under way decided about the run?
+pub fn contains(run: i64) -> bool {
+    batch_state::with(|batch| batch.runs.contains(&run))
+}
+
 /// Asked by a step: is it about a run of its own batch?
 pub fn is_in_hand(run: i64) -> bool {
-    provenance::run().is_some() && batch_state::with(|batch| batch.runs.contains(&run))
+    provenance::run().is_some() && contains(run)
 }

@@ -1,13 +1,11 @@
 //! One batch: claim, run each, write history, delete, all in one transaction.
+use super::claimer::Claimer;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use automation_core::sharing::Apart;
 use pgrx::pg_sys;
 
-use super::bulk::Standing;
 use super::cancelled::Cancelled;
 use super::hold;
 use super::resume::{self, Nudge};
@@ -27,7 +25,6 @@ use crate::signal::at_commit;
 use crate::signal::running::{self, Task};
 use crate::signal::shmem::{self, shared};
 use crate::store::dispatches::{self, Dispatch, Reason};
-use crate::store::gates::Refused;
 use crate::store::history::{EndedRun, Ending};
 use crate::store::live::{self, LiveRun};
 use crate::store::log::{self, Entry};
@@ -36,148 +33,6 @@ use crate::store::log::{self, Entry};
 const TIME_SLICE: Micros = 20_000;
 /// A dispatch that was being run, alone, when the server crashed this often is not tried again.
 pub const MAX_CRASHES: i16 = 2;
-
-/// Who claims, and what it knows about the queue.
-#[derive(Debug)]
-pub struct Claimer {
-    pub owner: pg_sys::Oid,
-    /// True in an executor, which is logged in as the owner; false where another session drives the queue by hand.
-    pub is_worker: bool,
-    /// Every dispatch of the owner below this id is done. A hint that spares the scan the dead rows that vacuum cannot
-    /// remove while somebody holds an old snapshot.
-    floor: i64,
-    /// The floor to use if this batch commits.
-    next_floor: i64,
-    returned: u64,
-    /// The first dispatch of the current batch.
-    pub head: Option<i64>,
-    /// More than one run shares the transaction under way.
-    pub shares: bool,
-    /// Automations with a run that was too slow to share a transaction.
-    pub apart: Apart,
-    /// Waits armed in the transaction under way, to be looked at once more after its commit.
-    pub armed: Vec<(i64, i32)>,
-    /// Waits (0: the run itself) about which nothing can be said while somebody else holds what they depend on: whatever
-    /// named them stays queued.
-    pub unsettled: HashSet<(i64, i32)>,
-    /// Wake-ups that only the sweep found, in the transaction under way.
-    pub rescued: i64,
-    /// Keys of automations about which a run of the batch has decided something: (automation, key).
-    pub touched: HashSet<(i32, String)>,
-    /// How many runs have started in the batch, by the same.
-    pub entered: HashMap<(i32, String), usize>,
-    /// Limits under which the transaction has a place.
-    pub places: HashSet<i64>,
-    /// Automations that were paused because they are executed too often.
-    pub paused: HashSet<i32>,
-    /// What gates have refused without a run to show for it.
-    pub refused: HashMap<Refused, i64>,
-    /// Triggers (automation, number) that began to be held in it.
-    pub held: Vec<(i32, i16)>,
-    /// Dispatches that are not to be tried in this turn: they are tried again later.
-    pub put_off: HashSet<i64>,
-    /// The run that another executor executes and behind which the dispatch in hand is ordered: it can only restart it.
-    pub behind: Option<i64>,
-    /// A run that another executor executed was ended for one that restarts it: the batch ends, so that this is committed.
-    pub restarted: bool,
-    /// The bulk jobs whose rows are in the batch.
-    pub jobs: HashMap<i64, Standing>,
-}
-
-impl Claimer {
-    pub fn new(owner: pg_sys::Oid, is_worker: bool) -> Self {
-        let returned = shared().claims_returned.load(Ordering::Acquire);
-        Claimer {
-            owner,
-            is_worker,
-            floor: 0,
-            next_floor: 0,
-            returned,
-            head: None,
-            shares: false,
-            apart: Apart::default(),
-            armed: Vec::new(),
-            unsettled: HashSet::new(),
-            rescued: 0,
-            touched: HashSet::new(),
-            entered: HashMap::new(),
-            places: HashSet::new(),
-            paused: HashSet::new(),
-            refused: HashMap::new(),
-            held: Vec::new(),
-            put_off: HashSet::new(),
-            behind: None,
-            restarted: false,
-            jobs: HashMap::new(),
-        }
-    }
-
-    /// A batch of anybody's was given back: what is below the floor may not be done after all.
-    fn refresh(&mut self) {
-        let returned = shared().claims_returned.load(Ordering::Acquire);
-        if returned != self.returned {
-            self.returned = returned;
-            self.floor = 0;
-        }
-        self.next_floor = self.floor;
-    }
-
-    /// From where on the queue is to be read.
-    pub fn floor(&mut self) -> i64 {
-        self.refresh();
-        self.floor
-    }
-
-    /// A batch begins: nothing is in hand yet.
-    fn begin(&mut self) {
-        batch_state::begin();
-        self.unsettled.clear();
-        self.touched.clear();
-        self.entered.clear();
-        self.places.clear();
-        self.paused.clear();
-        self.refused.clear();
-        self.jobs.clear();
-        self.restarted = false;
-    }
-
-    /// Remembers how far this process has claimed, for whoever comes after it should it die.
-    fn claimed_up_to(&mut self, id: i64) {
-        if self.is_worker
-            && let Some(slot) = shared().my_executor()
-        {
-            slot.claimed.fetch_max(id, Ordering::AcqRel);
-        }
-    }
-
-    fn set_floor(&mut self, floor: i64) {
-        self.floor = floor;
-        if self.is_worker
-            && let Some(slot) = shared().my_executor()
-        {
-            slot.set_floor(floor, self.returned);
-        }
-    }
-
-    /// The batch's transaction has committed.
-    pub fn committed(&mut self) {
-        self.set_floor(self.next_floor);
-        let rescued = std::mem::take(&mut self.rescued);
-        if rescued > 0
-            && let Some(home) = shared().database(shmem::my_database())
-        {
-            home.rescued.fetch_add(rescued, Ordering::AcqRel);
-        }
-    }
-
-    /// The batch's transaction was rolled back.
-    pub fn aborted(&mut self) {
-        self.set_floor(0);
-        self.armed.clear();
-        self.held.clear();
-        self.rescued = 0;
-    }
-}
 
 /// What a turn did.
 #[derive(Clone, Debug, Default)]
@@ -320,6 +175,13 @@ struct Woken {
 }
 
 impl Woken {
+    /// One wake of a run waits: all the wakes of a run are looked at together, so they wait together.
+    fn hold_back(&mut self, run: i64) {
+        if let Some(run) = self.runs.remove(&run) {
+            self.held.insert(run.id);
+        }
+    }
+
     /// Locks the runs that are to be woken.
     fn lock(claimed: &[Dispatch], events: &HashMap<i64, Rc<Event>>) -> Woken {
         let mut nudges: HashMap<i64, Vec<Nudge>> = HashMap::new();
@@ -340,94 +202,71 @@ impl Woken {
     }
 }
 
+/// A window of the queue: dispatches that were claimed together, and what is known of them.
+struct Window {
+    events: HashMap<i64, Rc<Event>>,
+    woken: Woken,
+    cancelled: Cancelled,
+    /// Dispatches that other executors try alone.
+    tried: Vec<i64>,
+    columns: TenantColumns,
+    begun: Micros,
+    /// Jobs that were tended since these dispatches were read.
+    tended: HashSet<i64>,
+}
+
+impl Window {
+    fn read(claimer: &mut Claimer, claimed: &[Dispatch]) -> Window {
+        let events = read_events(claimed);
+        let woken = Woken::lock(claimed, &events);
+        let live_versions = woken.runs.values().map(|run| run.version_id);
+        versions::load(claimed.iter().map(|dispatch| dispatch.version_id).chain(live_versions));
+        let cancelled = Cancelled::of(claimer, claimed, &events, woken.runs.values());
+        Window {
+            events,
+            woken,
+            cancelled,
+            tried: shared().tried_by_others(shmem::my_database()),
+            columns: TenantColumns::default(),
+            begun: clock::now(),
+            tended: HashSet::new(),
+        }
+    }
+
+    /// An event as the automation of a dispatch sees it.
+    fn seen(&self, dispatch: &Dispatch, event: i64) -> Option<Rc<Event>> {
+        self.events.get(&event).map(|event| as_seen(&self.columns, dispatch, event))
+    }
+}
+
+/// Is the dispatch to have a transaction of its own?
+fn takes_long(claimer: &Claimer, dispatch: &Dispatch) -> bool {
+    match dispatch.reason {
+        // Tending a job executes no step of the automation.
+        Reason::Bulk => bulk::takes_long(dispatch),
+        _ => claimer.apart.contains(dispatch.automation_id),
+    }
+}
+
 impl Batch {
     /// Runs dispatches that are claimed. If these are more than the batch may run, the first that need not wait is to be run alone.
     fn run(&mut self, claimer: &mut Claimer, claimed: &[Dispatch], too_many: bool) {
         let (Some(first), Some(last)) = (claimed.first(), claimed.last()) else { return };
         claimer.head = Some(first.id);
         claimer.claimed_up_to(last.id);
-        let ids: Vec<i64> = claimed.iter().map(|dispatch| dispatch.id).collect();
-        for (id, key) in dispatches::passed_over(claimer.owner, self.floor, last.id, &ids) {
-            if let Some(key) = key {
-                self.held.entry(key).or_default().push(id);
-            }
-            self.undone.push(id);
-        }
-        self.floor = last.id + 1;
-        let events = read_events(claimed);
-        let mut woken = Woken::lock(claimed, &events);
-        let live_versions = woken.runs.values().map(|run| run.version_id);
-        versions::load(claimed.iter().map(|dispatch| dispatch.version_id).chain(live_versions));
-        let cancelled = Cancelled::of(claimer, claimed, &events, woken.runs.values());
-        let tried = shared().tried_by_others(shmem::my_database());
-        let columns = TenantColumns::default();
-        let begun = clock::now();
+        self.note_passed_over(claimer, claimed, last.id);
+        let mut window = Window::read(claimer, claimed);
         claimer.shares = claimer.is_worker && claimed.len() > 1;
-        // Jobs that were tended since these dispatches were read.
-        let mut tended = HashSet::new();
         for dispatch in claimed {
-            let before = dispatch.ordering_key.and_then(|key| self.held.get(&key));
-            claimer.behind = before.and_then(|before| restart::only_before(claimer, dispatch, before));
-            let waits = dispatch.ordering_key.is_some_and(|key| self.blocked.contains(&key))
-                || before.is_some() && claimer.behind.is_none()
-                || woken.held.contains(&dispatch.run_id)
-                || cancelled.undecided.contains(&dispatch.run_id)
-                // A session that cancels the run waits for its row.
-                || claimer.is_worker && running::is_wanted(dispatch.run_id)
-                || claimer.is_worker && running::is_wanted(running::all_of(dispatch.automation_id));
-            let late = self.failed || claimer.restarted || !self.done.is_empty() && clock::now() - begun > TIME_SLICE;
-            if waits || late || tried.contains(&dispatch.id) || claimer.put_off.contains(&dispatch.id) {
-                // Later dispatches with the same key must wait for this one.
-                self.blocked.extend(dispatch.ordering_key);
-                self.undone.push(dispatch.id);
-                self.turn.blocked |= !late;
-                self.turn.more |= late;
-                // All the wakes of a run are looked at together, so they wait together.
-                if let Some(run) = woken.runs.remove(&dispatch.run_id) {
-                    woken.held.insert(run.id);
-                }
+            if self.must_wait(claimer, dispatch, &window) {
+                window.woken.hold_back(dispatch.run_id);
                 continue;
             }
-            // Tending a job executes no step of the automation.
-            let long = match dispatch.reason {
-                Reason::Bulk => bulk::takes_long(dispatch),
-                _ => claimer.apart.contains(dispatch.automation_id),
-            };
-            if too_many || claimer.shares && long {
-                // What is locked with it must not wait for it: end here, and let it have a transaction of its own.
-                self.turn.alone = self.done.is_empty().then_some(dispatch.id);
-                let rest = claimed.iter().filter(|other| other.id >= dispatch.id).map(|other| other.id);
-                self.undone.extend(rest);
-                self.turn.more = true;
-                return;
+            if too_many || claimer.shares && takes_long(claimer, dispatch) {
+                return self.leave_rest(claimed, dispatch.id);
             }
-            let mut settled = true;
             let began = Instant::now();
-            if dispatch.reason.holds() {
-                let event = dispatch.cause.and_then(|(id, _)| events.get(&id));
-                let event = event.map(|event| as_seen(&columns, dispatch, event));
-                let (outcomes, all) = hold::hear(claimer, dispatch, event.as_deref());
-                settled = all;
-                outcomes.into_iter().for_each(|outcome| self.note(outcome));
-            } else {
-                let outcome = match dispatch.reason {
-                    // The first look at a job sees all that the other orders to tend it in this batch are about.
-                    Reason::Bulk if !tended.insert(dispatch.run_id) => Outcome::Stays,
-                    Reason::Bulk => tend(claimer, dispatch),
-                    Reason::Manual if cancelled.runs.contains(&dispatch.run_id) => {
-                        let event = events.get(&dispatch.event_id);
-                        let run = run::of_dispatch(claimer.owner, dispatch, event.map(Rc::as_ref), clock::engine_now());
-                        Outcome::Ended(run.ended(Ending::Cancelled, Some("cancelled")))
-                    }
-                    reason if reason.starts() => {
-                        let event = events.get(&dispatch.event_id);
-                        let event = event.map(|event| as_seen(&columns, dispatch, event));
-                        start(claimer, dispatch, event.as_deref())
-                    }
-                    _ => wake(claimer, dispatch, &mut woken),
-                };
-                self.note(outcome);
-            }
+            let settled = self.perform(claimer, dispatch, &mut window);
             if claimer.is_worker && !claimer.shares && dispatch.reason != Reason::Bulk {
                 claimer.apart.ran_alone(dispatch.automation_id, began.elapsed().as_micros() as i64);
             }
@@ -440,6 +279,75 @@ impl Batch {
             }
             pgrx::check_for_interrupts!();
         }
+    }
+
+    /// Dispatches that other executors hold stand before later ones with the same key.
+    fn note_passed_over(&mut self, claimer: &Claimer, claimed: &[Dispatch], last: i64) {
+        let ids: Vec<i64> = claimed.iter().map(|dispatch| dispatch.id).collect();
+        for (id, key) in dispatches::passed_over(claimer.owner, self.floor, last, &ids) {
+            if let Some(key) = key {
+                self.held.entry(key).or_default().push(id);
+            }
+            self.undone.push(id);
+        }
+        self.floor = last + 1;
+    }
+
+    /// Is the dispatch to stay queued? Then later ones with the same key wait behind it.
+    fn must_wait(&mut self, claimer: &mut Claimer, dispatch: &Dispatch, window: &Window) -> bool {
+        let before = dispatch.ordering_key.and_then(|key| self.held.get(&key));
+        claimer.behind = before.and_then(|before| restart::only_before(claimer, dispatch, before));
+        let waits = dispatch.ordering_key.is_some_and(|key| self.blocked.contains(&key))
+            || before.is_some() && claimer.behind.is_none()
+            || window.woken.held.contains(&dispatch.run_id)
+            || window.cancelled.undecided.contains(&dispatch.run_id)
+            // A session that cancels the run waits for its row.
+            || claimer.is_worker && running::is_wanted(dispatch.run_id)
+            || claimer.is_worker && running::is_wanted(running::all_of(dispatch.automation_id));
+        let late =
+            self.failed || claimer.restarted || !self.done.is_empty() && clock::now() - window.begun > TIME_SLICE;
+        if !(waits || late || window.tried.contains(&dispatch.id) || claimer.put_off.contains(&dispatch.id)) {
+            return false;
+        }
+        self.blocked.extend(dispatch.ordering_key);
+        self.undone.push(dispatch.id);
+        self.turn.blocked |= !late;
+        self.turn.more |= late;
+        true
+    }
+
+    /// Ends the batch before a dispatch that is to have a transaction of its own, so that the runs locked with it do not wait for it.
+    fn leave_rest(&mut self, claimed: &[Dispatch], from: i64) {
+        self.turn.alone = self.done.is_empty().then_some(from);
+        self.undone.extend(claimed.iter().map(|dispatch| dispatch.id).filter(|id| *id >= from));
+        self.turn.more = true;
+    }
+
+    /// Does the work of a dispatch. False if some of it must be done later.
+    fn perform(&mut self, claimer: &mut Claimer, dispatch: &Dispatch, window: &mut Window) -> bool {
+        if dispatch.reason.holds() {
+            let event = dispatch.cause.and_then(|(id, _)| window.seen(dispatch, id));
+            let (outcomes, settled) = hold::hear(claimer, dispatch, event.as_deref());
+            outcomes.into_iter().for_each(|outcome| self.note(outcome));
+            return settled;
+        }
+        let outcome = match dispatch.reason {
+            // The first look at a job sees all that the other orders to tend it in this batch are about.
+            Reason::Bulk if !window.tended.insert(dispatch.run_id) => Outcome::Stays,
+            Reason::Bulk => tend(claimer, dispatch),
+            Reason::Manual if window.cancelled.runs.contains(&dispatch.run_id) => {
+                let event = window.events.get(&dispatch.event_id);
+                let run = run::of_dispatch(claimer.owner, dispatch, event.map(Rc::as_ref), clock::engine_now());
+                Outcome::Ended(run.ended(Ending::Cancelled, Some("cancelled")))
+            }
+            reason if reason.starts() => {
+                let event = window.seen(dispatch, dispatch.event_id);
+                start(claimer, dispatch, event.as_deref())
+            }
+            _ => wake(claimer, dispatch, &mut window.woken),
+        };
+        self.note(outcome);
+        true
     }
 
     fn note(&mut self, outcome: Outcome) {

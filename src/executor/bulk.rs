@@ -7,8 +7,8 @@ use crate::runs::in_hand;
 use crate::signal::running::{self, Task};
 use automation_core::bulk::{self as decide, JobState};
 
-use super::batch::Claimer;
 use super::bulk_rows::{self, Begun};
+use super::claimer::Claimer;
 use crate::event_log::events::{NewEvent, Op, append_event};
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};

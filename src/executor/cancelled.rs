@@ -2,8 +2,8 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use super::batch::Claimer;
 use super::bulk::{self, Standing};
+use super::claimer::Claimer;
 use crate::event_log::events::Event;
 use crate::pg::identity;
 use crate::pg::key_lock::{self, Sort};

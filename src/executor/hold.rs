@@ -14,7 +14,8 @@ use automation_core::gate::{Code, Reason as Why};
 use automation_core::program::Trigger;
 use automation_core::value::Unreadable;
 
-use super::batch::{Claimer, MAX_CRASHES, Outcome, crashed, dead_letter};
+use super::batch::{MAX_CRASHES, Outcome, crashed, dead_letter};
+use super::claimer::Claimer;
 use super::gates::{self, Class, Origin, Refusal};
 use super::start::{Beginning, enter, first_walk, may_read, refused};
 use crate::definitions::scope::{EventScope, instant};

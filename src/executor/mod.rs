@@ -5,6 +5,7 @@ mod bind;
 mod bulk;
 mod bulk_rows;
 mod cancelled;
+mod claimer;
 mod gates;
 mod hold;
 mod put_off;
@@ -17,7 +18,8 @@ mod walk;
 mod webhook;
 mod write;
 
-pub use batch::{Claimer, Turn, Work, fail, look_at_armed, turn};
+pub use batch::{Turn, Work, fail, look_at_armed, turn};
 pub use bind::own_type;
+pub use claimer::Claimer;
 pub use put_off::put_off;
 pub use step::{SLICE_MS, call_statement};

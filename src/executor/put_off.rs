@@ -1,7 +1,8 @@
 //! What is written about a run that is tried again and again because it cannot get a lock, cannot serialize or deadlocks.
 use std::time::Duration;
 
-use super::batch::{Claimer, fail};
+use super::batch::fail;
+use super::claimer::Claimer;
 use crate::definitions::versions;
 use crate::pg::catch::PgError;
 use crate::store::dispatches;

@@ -2,7 +2,7 @@
 //! the next one need not wait for the end of a statement that it is going to interrupt.
 use automation_core::definition::Mode;
 
-use super::batch::Claimer;
+use super::claimer::Claimer;
 use crate::definitions::versions;
 use crate::signal::running;
 use crate::store::dispatches::{self, Dispatch};

@@ -8,8 +8,9 @@ use automation_core::run_state::Pause;
 use automation_core::topic::engine::hears;
 use automation_core::value::Value;
 
-use super::batch::{Claimer, Outcome};
+use super::batch::Outcome;
 use super::bulk::{Standing, standing};
+use super::claimer::Claimer;
 use super::gates::{self, Class};
 use super::start::enter;
 use super::sweep;

@@ -7,8 +7,9 @@ use automation_core::definition::OnPause;
 use automation_core::gate::{Code, apart};
 use automation_core::machine::{Machine, State};
 
-use super::batch::{Claimer, Outcome};
+use super::batch::Outcome;
 use super::bulk::{self, Standing};
+use super::claimer::Claimer;
 use super::gates::{self, Class, Origin, Passed, Refusal};
 use super::resume;
 use super::walk::{Walk, Walked};

@@ -9,8 +9,8 @@ use automation_core::template::SqlTemplate;
 use automation_core::value::Value;
 use pgrx::pg_sys;
 
-use super::batch::Claimer;
 use super::bind::{own_type, parameter};
+use super::claimer::Claimer;
 use crate::definitions::topics;
 use crate::definitions::versions::Version;
 use crate::event_log::events::{NewEvent, Op, append_event};

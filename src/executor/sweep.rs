@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use automation_core::machine::{Cause, Machine, Wait, WaitFor, Woke};
 
-use super::batch::Claimer;
+use super::claimer::Claimer;
 use super::resume::{Nudge, nudged};
 use crate::router;
 use crate::runs::scope::RunScope;

@@ -10,7 +10,7 @@ use automation_core::program::{Action, Program, Step, StopStatus};
 use automation_core::template::{JsonTemplate, SqlTemplate};
 use automation_core::value::Value;
 
-use super::batch::Claimer;
+use super::claimer::Claimer;
 use super::step;
 use super::webhook;
 use crate::definitions::versions::Version;

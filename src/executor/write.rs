@@ -1,5 +1,5 @@
 //! The rows that a batch leaves behind, in one go at its end.
-use super::batch::Claimer;
+use super::claimer::Claimer;
 use crate::pg::clock;
 use crate::pg::failpoint::failpoint;
 use crate::pg::session;

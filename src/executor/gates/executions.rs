@@ -10,7 +10,7 @@ use automation_core::program::Program;
 use super::Refusal;
 use crate::definitions::scope::instant;
 use crate::event_log::events::{Event, Op};
-use crate::executor::batch::Claimer;
+use crate::executor::claimer::Claimer;
 use crate::gucs::{self, HotFlow};
 use crate::pg::clock::{self, POSTGRES_EPOCH};
 use crate::runs::run::Run;

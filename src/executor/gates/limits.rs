@@ -5,7 +5,7 @@ pub use automation_core::gate::admission::Class;
 use automation_core::gate::admission::{Candidate, Limit, Settings};
 use automation_core::program::Program;
 
-use crate::executor::batch::Claimer;
+use crate::executor::claimer::Claimer;
 use crate::gucs;
 use crate::pg::key_lock::{Sort, hash, try_take};
 use crate::runs::run::Run;

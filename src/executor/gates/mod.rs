@@ -16,7 +16,7 @@ use automation_core::gate::{Code, key};
 use automation_core::machine::text_of;
 use automation_core::program::Dedup;
 
-use super::batch::Claimer;
+use super::claimer::Claimer;
 use crate::definitions::numeric;
 use crate::definitions::versions::Version;
 use crate::event_log::events::Event;

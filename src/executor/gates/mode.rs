@@ -5,7 +5,7 @@ use automation_core::gate::mode::{self, ActiveRun, Entry};
 use automation_core::program::{Action, Program};
 
 use super::{Refusal, lock_of};
-use crate::executor::batch::Claimer;
+use crate::executor::claimer::Claimer;
 use crate::pg::key_lock::{Sort, try_take};
 use crate::runs::cancel::{RESTARTED, end_restarted, end_waiting};
 use crate::runs::run::Run;

@@ -6,6 +6,7 @@ mod breaker;
 mod bulk;
 mod bulk_item;
 mod bulk_rows;
+mod effects;
 mod engine_events;
 mod gates;
 mod held;

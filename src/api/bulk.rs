@@ -1,8 +1,8 @@
 //! Backfills and bulk steps: begun, approved, cancelled.
 use automation_core::bulk::{self as decide, JobState, Refusal};
-use automation_core::definition::On;
 use automation_core::program::Program;
 use automation_core::topic;
+use automation_core::triggers::Backfill;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -118,12 +118,14 @@ struct Rows {
 /// listens for; else they are payloads, as those of start_run().
 fn rows_of(name: &str, program: &Program, columns: &[Column], kind: Option<&str>) -> EngineResult<Rows> {
     let enabled = program.triggers.iter().enumerate().filter(|(_, trigger)| trigger.enabled);
-    let of_entities = enabled.clone().filter(|(_, trigger)| trigger.on != On::Deleted && trigger.kind.is_some()).map(
-        |(no, trigger)| {
-            let rows_as = if trigger.on == On::Created { RowsAs::Created } else { RowsAs::Updated };
-            Rows { trigger_no: no as i16, rows_as: Some(rows_as), kind: trigger.kind.clone(), topic: None }
-        },
-    );
+    let of_entities = enabled.clone().filter_map(|(no, trigger)| {
+        let rows_as = match trigger.on.form().backfill {
+            Backfill::Created => RowsAs::Created,
+            Backfill::Updated => RowsAs::Updated,
+            Backfill::None | Backfill::Event => return None,
+        };
+        Some(Rows { trigger_no: no as i16, rows_as: Some(rows_as), kind: trigger.kind.clone(), topic: None })
+    });
     if let Some(wanted) = kind {
         let known = kinds::find(wanted).ok_or_else(|| EngineError::unknown_kind(wanted))?;
         if let Some(missing) = key_of(&known).iter().find(|key| !columns.iter().any(|column| column.name == **key)) {
@@ -140,10 +142,11 @@ fn rows_of(name: &str, program: &Program, columns: &[Column], kind: Option<&str>
     if let Some(rows) = of_entities.into_iter().find(shown) {
         return Ok(rows);
     }
-    let mut of_events = enabled.filter(|(_, trigger)| trigger.on == On::Event).filter_map(|(no, trigger)| {
-        let topic = trigger.patterns.iter().find(|pattern| !topic::is_pattern(pattern))?.clone();
-        Some(Rows { trigger_no: no as i16, rows_as: Some(RowsAs::Event), kind: None, topic: Some(topic) })
-    });
+    let mut of_events =
+        enabled.filter(|(_, trigger)| trigger.on.form().backfill == Backfill::Event).filter_map(|(no, trigger)| {
+            let topic = trigger.patterns.iter().find(|pattern| !topic::is_pattern(pattern))?.clone();
+            Some(Rows { trigger_no: no as i16, rows_as: Some(RowsAs::Event), kind: None, topic: Some(topic) })
+        });
     Ok(of_events.next().unwrap_or(Rows { trigger_no: -1, ..Rows::default() }))
 }
 

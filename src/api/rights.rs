@@ -1,4 +1,5 @@
 //! Who may do what: rights are given tier by tier, since PUBLIC gets nothing.
+use automation_core::definition::{On, StepKind};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -50,6 +51,7 @@ const OPERATOR: &[&str] = &[
     "pause",
     "resume",
 ];
+/// The builders of steps and triggers are for authors as well: see [`builders`].
 const AUTHOR: &[&str] = &[
     "define",
     "define_document",
@@ -72,45 +74,12 @@ const AUTHOR: &[&str] = &[
     "unsubscribe",
     "grant_topic",
     "revoke_topic",
-    "on_created",
-    "on_updated",
-    "on_deleted",
-    "on_changed",
-    "on_state",
-    "on_numeric",
-    "on_event",
-    "on_cron",
-    "on_interval",
-    "on_call",
-    "sql",
-    "call",
-    "publish",
-    "notify",
-    "store_state",
-    "webhook",
     "set_secret",
     "set_secret_from_file",
     "drop_secret",
     "set_endpoint",
     "drop_endpoint",
-    "run",
-    "set",
-    "delay",
-    "wait_until",
-    "wait_for_event",
-    "wait_signal",
-    "branch",
-    "require",
-    "stop",
-    "choose",
     "when_holds",
-    "repeat_count",
-    "repeat_while",
-    "repeat_until",
-    "for_each",
-    "bulk",
-    "parallel",
-    "sequence",
     "retry",
     "duration",
     "dispatch",
@@ -130,6 +99,12 @@ const ADMIN: &[&str] = &[
     "deny_egress",
 ];
 
+/// The functions that build steps and triggers: one for each kind.
+fn builders() -> Vec<String> {
+    let steps = StepKind::ALL.into_iter().map(|kind| kind.name().to_owned());
+    steps.chain(On::ALL.into_iter().map(|on| format!("on_{}", on.name()))).collect()
+}
+
 fn change(role: &str, tier: Option<&str>) -> EngineResult<()> {
     if !identity::is_superuser(identity::current_user()) {
         return Err(EngineError::not_allowed("must be superuser to grant or revoke the use of automation_engine"));
@@ -137,12 +112,14 @@ fn change(role: &str, tier: Option<&str>) -> EngineResult<()> {
     if identity::role_by_name(role).is_none() {
         return Err(EngineError::unknown_role(role));
     }
-    let tiers: &[&[&str]] = match tier {
-        None => &[],
-        Some("viewer") => &[VIEWER],
-        Some("operator") => &[VIEWER, OPERATOR],
-        Some("author") => &[VIEWER, OPERATOR, AUTHOR],
-        Some("admin") => &[VIEWER, OPERATOR, AUTHOR, ADMIN],
+    let builders = builders();
+    let builders: Vec<&str> = builders.iter().map(String::as_str).collect();
+    let tiers: Vec<&[&str]> = match tier {
+        None => Vec::new(),
+        Some("viewer") => vec![VIEWER],
+        Some("operator") => vec![VIEWER, OPERATOR],
+        Some("author") => vec![VIEWER, OPERATOR, AUTHOR, &builders],
+        Some("admin") => vec![VIEWER, OPERATOR, AUTHOR, &builders, ADMIN],
         Some(other) => {
             return Err(EngineError::invalid(format!("invalid tier \"{other}\""))
                 .hint("Use viewer, operator, author or admin."));

@@ -6,13 +6,13 @@ mod rights;
 pub mod webhooks;
 
 use automation_core::check::{self, ColumnType, KnownKind, Names, TableShape};
-use automation_core::condition::Condition;
 use automation_core::definition::{self, Document, Problem};
 use automation_core::expr::{ExprError, ExprErrorKind};
 use automation_core::lifecycle::{Refusal, Status};
-use automation_core::program::{Action, Change, Delay, Program, Repeat, Step, compile_parts};
+use automation_core::program::{Program, Step, compile_parts};
+use automation_core::steps::{Checked, Touch};
 use automation_core::suggest::nearest;
-use automation_core::template::{SqlTemplate, Template};
+use automation_core::template::SqlTemplate;
 use automation_core::topic::engine::Wanted;
 use automation_core::value::Value;
 use pgrx::pg_sys;
@@ -147,15 +147,13 @@ fn names_problems(document: &Document, program: &Program) -> Vec<Problem> {
             if let Some(field) = field.filter(|field| !shape.columns.iter().any(|(name, _)| name == field)) {
                 problems.push(no_column(field, shape, &format!("{path}.field"), &place));
             }
-            if let Change::State(transition) = &trigger.change {
-                let errors = check::check_transition(transition, shape).into_iter();
-                problems.extend(errors.map(|error| Problem {
-                    path: path.clone(),
-                    place: place.clone(),
-                    text: None,
-                    error,
-                }));
-            }
+            let errors = trigger.change.meant().problems(shape).into_iter();
+            problems.extend(errors.map(|error| Problem {
+                path: path.clone(),
+                place: place.clone(),
+                text: None,
+                error,
+            }));
         }
         for (field, expr) in trigger.expressions() {
             let names = Names { kinds: Some(known.clone()), triggers: triggers.clone(), ..Names::filter(row.clone()) };
@@ -210,71 +208,13 @@ fn at_path<'a>(document: &'a serde_json::Value, path: &str) -> Option<&'a serde_
     })
 }
 
+/// The names in the expressions of a step.
 fn step_names(document: &serde_json::Value, step: &Step, names: &Names, problems: &mut Vec<Problem>) {
-    let place = |field: &str| (format!("{}.{field}", step.path), format!("{field} of step \"{}\"", step.id));
-    let mut found = |errors: Vec<ExprError>, field: &str, text: &str| {
-        let (path, place) = place(field);
-        add(problems, errors, &path, &place, text);
-    };
-    let mut condition = |condition: &Condition, field: &str| {
-        let text = text_of(at_path(document, &format!("{}.{field}", step.path)));
-        found(check::check_condition(condition, names), field, &text);
-    };
-    if let Some(given) = &step.condition {
-        condition(given, "condition");
-    }
-    match &step.action {
-        Action::WaitUntil(until) => condition(until, "until"),
-        Action::WaitForEvent { filter: Some(filter), .. } => condition(filter, "filter"),
-        Action::Branch { condition: given, .. } | Action::Require { condition: given, .. } => condition(given, "if"),
-        Action::Choose(ways) => {
-            ways.iter().enumerate().for_each(|(i, way)| condition(way, &format!("whens[{i}].when")));
-        }
-        Action::Repeat(Repeat::While(given)) => condition(given, "while"),
-        Action::Repeat(Repeat::Until(given)) => condition(given, "until"),
-        _ => {}
-    }
-    let mut template = |template: &Template, field: &str| {
-        found(check::check_template(template, names), field, template.text());
-    };
-    match &step.action {
-        Action::Publish { topic, .. } | Action::WaitForEvent { topic, .. } => template(topic, "topic"),
-        Action::Notify { channel, .. } => template(channel, "channel"),
-        Action::StoreState { kind, entity, .. } => {
-            template(kind, "kind");
-            template(entity, "entity");
-        }
-        Action::WaitSignal { signal, key } => {
-            template(signal, "signal");
-            key.iter().for_each(|key| template(key, "key"));
-        }
-        Action::Webhook(webhook) => {
-            webhook.templates().iter().for_each(|(field, given)| template(given, field));
-        }
-        Action::Stop { message: Some(message), .. } => template(message, "message"),
-        Action::Delay(Delay::Computed(given)) => template(given, "for"),
-        Action::Delay(Delay::Until(given)) => template(given, "until"),
-        _ => {}
-    }
-    match &step.action {
-        Action::Sql(template) => found(check::check_sql(template, names), "sql", template.text()),
-        Action::Bulk { query, .. } => found(check::check_sql(query, names), "query", query.text()),
-        Action::Call { args, .. } | Action::Run { args, .. } => {
-            found(check::check_json(args, names), "args", args.text());
-        }
-        Action::Publish { payload, .. } | Action::Notify { payload, .. } => {
-            found(check::check_json(payload, names), "payload", payload.text());
-        }
-        Action::StoreState { state, .. } => found(check::check_json(state, names), "state", state.text()),
-        Action::Webhook(webhook) => {
-            webhook.body.iter().for_each(|body| found(check::check_json(body, names), "body", body.text()));
-        }
-        Action::Set(variables) => variables.iter().for_each(|(name, value)| {
-            found(check::check_json(value, names), &format!("variables.{name}"), value.text());
-        }),
-        Action::Repeat(Repeat::Count(count)) => found(check::check_expr(count, names), "count", count.text()),
-        Action::Repeat(Repeat::Each(items)) => found(check::check_expr(items, names), "in", items.text()),
-        _ => {}
+    let own = step.condition.iter().map(|condition| ("condition".to_owned(), Checked::Condition(condition)));
+    for (field, checked) in own.chain(step.action.expressions()) {
+        let (path, place) = (format!("{}.{field}", step.path), format!("{field} of step \"{}\"", step.id));
+        let text = checked.text().map_or_else(|| text_of(at_path(document, &path)), str::to_owned);
+        add(problems, checked.problems(names), &path, &place, &text);
     }
 }
 
@@ -314,44 +254,44 @@ fn no_column(column: &str, shape: &TableShape, path: &str, place: &str) -> Probl
 /// Prepares every statement as the owner would, with the search path of this session, and notes what it writes.
 fn statements(document: &Document, program: &Program, owner: pg_sys::Oid, writes: &mut Vec<Write>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let name = document.name.as_str();
     for step in &program.steps {
-        let path = &step.path;
-        let place = |field: &str| format!("{field} of step \"{}\" of automation \"{name}\"", step.id);
-        let finding = match &step.action {
-            Action::Sql(template) => match prepare(owner, template.sql(), template.params().len()) {
-                Ok(written) => {
-                    writes.extend(written.into_iter().filter(|_| step.enabled));
-                    None
+        let place = |field: &str| format!("{field} of step \"{}\" of automation \"{}\"", step.id, document.name);
+        for touch in step.action.touches() {
+            let finding = match touch {
+                Touch::Statement(field, statement) => match prepare(owner, statement.sql(), statement.params().len()) {
+                    Ok(written) => {
+                        writes.extend(written.into_iter().filter(|_| step.enabled));
+                        None
+                    }
+                    Err(error) => Some((field, refused(&place(field), statement, error))),
+                },
+                Touch::Query(field, query) => {
+                    prepare_query(owner, query).err().map(|error| (field, refused(&place(field), query, error)))
                 }
-                Err(error) => {
-                    let at = error.position.map(|position| template.map_position(position));
-                    let error = in_users_words(template, error);
-                    let error = EngineError::statement(&place("sql"), template.text(), &error, at);
-                    Some((format!("{path}.sql"), error))
+                Touch::Function(field, function) => {
+                    let prepared = identity::as_role(owner, || call_statement(function))
+                        .and_then(|statement| prepare(owner, &statement, 1));
+                    let refused = |error| EngineError::statement(&place(field), function, &error, None);
+                    prepared.err().map(|error| (field, refused(error)))
                 }
-            },
-            Action::Bulk { query, .. } => prepare_query(owner, query).err().map(|error| {
-                let at = error.position.map(|position| query.map_position(position));
-                let error = in_users_words(query, error);
-                (format!("{path}.query"), EngineError::statement(&place("query"), query.text(), &error, at))
-            }),
-            Action::Call { function, .. } => {
-                let prepared = identity::as_role(owner, || call_statement(function))
-                    .and_then(|statement| prepare(owner, &statement, 1));
-                prepared.err().map(|error| {
-                    let path = format!("{path}.function");
-                    (path, EngineError::statement(&place("function"), function, &error, None))
-                })
-            }
-            Action::Publish { topic, .. } if topic.is_constant() => topics::check_published(topic.text())
-                .err()
-                .map(|error| (format!("{path}.topic"), error.place(&place("topic")))),
-            _ => None,
-        };
-        findings.extend(finding.map(|(path, error)| Finding { path, error }));
+                Touch::Topic(field, topic) if topic.is_constant() => {
+                    topics::check_published(topic.text()).err().map(|error| (field, error.place(&place(field))))
+                }
+                // A topic that is computed is checked when the run gets there; a missing automation is a notice; the names
+                // in a message are looked up by `webhooks`.
+                Touch::Topic(..) | Touch::State(_) | Touch::Automation(_) | Touch::Message(_) => None,
+            };
+            let path = |field| format!("{}.{field}", step.path);
+            findings.extend(finding.map(|(field, error)| Finding { path: path(field), error }));
+        }
     }
     findings
+}
+
+/// Why a statement cannot be prepared, with the place in the text that its author wrote.
+fn refused(place: &str, template: &SqlTemplate, error: PgError) -> EngineError {
+    let at = error.position.map(|position| template.map_position(position));
+    EngineError::statement(place, template.text(), &in_users_words(template, error), at)
 }
 
 /// The parser knows the expressions as $1, $2; their author does not.

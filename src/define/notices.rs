@@ -1,6 +1,7 @@
 //! Notices of define(): facts about a valid automation that its author should know.
 use automation_core::definition::On;
-use automation_core::program::{Action, Program};
+use automation_core::program::Program;
+use automation_core::steps::Touch;
 use automation_core::suggest::nearest;
 use automation_core::topic::{engine, is_pattern};
 use pgrx::pg_sys;
@@ -15,11 +16,14 @@ use crate::store::{automations, kinds};
 pub fn missing_automations(own: &str, program: &Program) -> Vec<String> {
     let mut missing = Vec::new();
     for step in &program.steps {
-        if let Action::Run { automation, .. } = &step.action
-            && automation != own
-            && !may_be_run(automation, program.tenant.as_deref())
-        {
-            missing.push(format!("step \"{}\" runs automation \"{automation}\", which does not exist yet", step.id));
+        for touch in step.action.touches() {
+            if let Touch::Automation(automation) = touch
+                && automation != own
+                && !may_be_run(automation, program.tenant.as_deref())
+            {
+                let step = &step.id;
+                missing.push(format!("step \"{step}\" runs automation \"{automation}\", which does not exist yet"));
+            }
         }
     }
     missing

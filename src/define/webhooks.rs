@@ -1,6 +1,7 @@
 //! What can be said about a webhook step when it is saved: whether the names it uses are there, and whether its messages
 //! would be let out.
-use automation_core::program::{Action, Program, Step};
+use automation_core::program::{Program, Step};
+use automation_core::steps::Touch;
 use automation_core::suggest::nearest;
 use automation_core::webhook::{Address, Receiver, Webhook, host_matches, objection};
 use pgrx::pg_sys;
@@ -12,10 +13,9 @@ use crate::pg::names;
 use crate::store::{egress_rules, endpoints, secrets};
 
 fn webhooks(program: &Program) -> impl Iterator<Item = (&Step, &Webhook)> {
-    program.steps.iter().filter_map(|step| match &step.action {
-        Action::Webhook(webhook) => Some((step, webhook.as_ref())),
-        _ => None,
-    })
+    let touches =
+        program.steps.iter().flat_map(|step| step.action.touches().into_iter().map(move |touch| (step, touch)));
+    touches.filter_map(|(step, touch)| if let Touch::Message(message) = touch { Some((step, message)) } else { None })
 }
 
 /// Endpoints and secrets that the owner does not have.

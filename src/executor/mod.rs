@@ -6,6 +6,7 @@ mod bulk;
 mod bulk_rows;
 mod cancelled;
 mod claimer;
+mod effects;
 mod gates;
 mod hold;
 mod put_off;

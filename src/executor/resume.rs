@@ -3,7 +3,7 @@ use std::rc::Rc;
 
 use automation_core::definition::OnPause;
 use automation_core::machine::{Cause, Machine, State, Wait, WaitFor, Woke, error};
-use automation_core::program::{Action, StopStatus};
+use automation_core::program::StopStatus;
 use automation_core::run_state::Pause;
 use automation_core::topic::engine::hears;
 use automation_core::value::Value;
@@ -387,10 +387,7 @@ fn by_log(
     let Some(note) = note else { return Woke::NotYet };
     let Some(seen) = &note.seen else { return Woke::NotYet };
     let derivers = derived::current();
-    let lookback = match &machine.program().steps[step].action {
-        Action::WaitForEvent { lookback, .. } => *lookback,
-        _ => None,
-    };
+    let lookback = machine.program().steps[step].action.awaited_event().and_then(|awaited| awaited.lookback);
     if let Some(lookback) = lookback {
         // Events carry the time on the wall, the wait that of a clock which may have been set.
         let since = clock::now() - (clock::engine_now() - note.since).max(0);

@@ -1,19 +1,19 @@
-//! One step: its effects in a subtransaction of their own, the session left as it was found.
+//! One step: its effects in a subtransaction of their own, its statements, the session left as it was found.
 #![allow(unsafe_code)]
+use super::claimer::Claimer;
 use std::ffi::CString;
 use std::rc::Rc;
 
-use automation_core::expr::{Budget, ExprError, Scope};
-use automation_core::program::{Action, Step};
+use automation_core::expr::Scope;
+use automation_core::program::Step;
+use automation_core::steps::{Done, Isolation};
 use automation_core::template::SqlTemplate;
 use automation_core::value::Value;
 use pgrx::pg_sys;
 
 use super::bind::{own_type, parameter};
-use super::claimer::Claimer;
-use crate::definitions::topics;
+use super::effects::Performing;
 use crate::definitions::versions::Version;
-use crate::event_log::events::{NewEvent, Op, append_event};
 use crate::gucs;
 use crate::pg::catch::PgError;
 use crate::pg::parameter_types::OwnType;
@@ -21,37 +21,27 @@ use crate::pg::session::{self, StatementTimeout};
 use crate::pg::settings::{self, Pinned};
 use crate::pg::statement::{Outcome, Spi, Statement};
 use crate::pg::subtransaction::in_subtransaction;
-use crate::runs::error::from_expression;
 use crate::store::owners;
 
 /// Most rows of a result that are kept.
 const MAX_ROWS: usize = 1000;
 /// How many milliseconds a step, or the deferred triggers of all runs, may take while other runs share the transaction.
 pub const SLICE_MS: i64 = 100;
-/// NOTIFY's own limit.
-const MAX_NOTIFY: usize = 7999;
 
-/// What a step gave back.
-pub struct StepResult {
-    /// JSON, as the history shows it and later steps see it.
-    pub shown: String,
-}
-
-impl StepResult {
-    pub fn value(&self) -> Value {
-        Value::from_json(&self.shown).unwrap_or_default()
+/// Performs a step. An error rolls back the effects of this step and no others.
+pub fn perform(act: &mut Performing<'_>) -> Result<Done, PgError> {
+    let action = &act.version.program.steps[act.place].action;
+    let scope = act.machine.scope(act.thread, act.world);
+    match action.isolation() {
+        Some(Isolation::None) | None => action.perform(&scope, act),
+        Some(Isolation::Subtransaction | Isolation::OwnersSql) => isolated(act, &scope),
     }
 }
 
-/// Executes step number `place`. An error rolls back what this step did and nothing else.
-pub fn execute(
-    claimer: &Claimer,
-    version: &Version,
-    place: usize,
-    scope: &dyn Scope,
-    time_left_ms: Option<i64>,
-) -> Result<StepResult, PgError> {
-    let step = &version.program.steps[place];
+/// Performs a step in a subtransaction, under its time limit, and leaves the session as it was found.
+fn isolated(act: &mut Performing<'_>, scope: &dyn Scope) -> Result<Done, PgError> {
+    let (claimer, version) = (act.claimer, act.version);
+    let step = &version.program.steps[act.place];
     if claimer.is_worker {
         use_search_path(version, None);
     }
@@ -61,17 +51,22 @@ pub fn execute(
         use_search_path(version, Some(&pinned));
         let result = {
             let slice = claimer.shares.then_some(SLICE_MS);
-            let limits = limit_of(step).into_iter().chain(slice).chain(time_left_ms);
+            let limits = limit_of(step).into_iter().chain(slice).chain(act.time_left_ms);
             let _timeout = limits.min().map(StatementTimeout::start);
-            act(version, place, step, scope)?
+            step.action.perform(scope, act)?
         };
         // Only in a process of our own: a session that drives the queue by hand has temporary tables and cursors itself.
-        if claimer.is_worker && matches!(step.action, Action::Sql(_) | Action::Call { .. }) {
+        if claimer.is_worker && executes_sql(step) {
             session::forget();
         }
         drop(pinned);
         Ok(result)
     })
+}
+
+/// Does the step execute statements of the owner?
+fn executes_sql(step: &Step) -> bool {
+    step.action.isolation() == Some(Isolation::OwnersSql)
 }
 
 /// Was the step cancelled because it took longer than a shared transaction can wait, not than its own limit?
@@ -81,8 +76,7 @@ pub fn was_cut_short(step: &Step, error: &PgError, took_us: i64) -> bool {
 
 /// How many milliseconds a step may take: its own `timeout`, else automation_engine.step_timeout if it executes SQL.
 pub fn limit_of(step: &Step) -> Option<i64> {
-    let executes_sql = matches!(step.action, Action::Sql(_) | Action::Call { .. });
-    step.timeout_ms.or_else(|| gucs::step_timeout_ms().filter(|_| executes_sql))
+    step.timeout_ms.or_else(|| gucs::step_timeout_ms().filter(|_| executes_sql(step)))
 }
 
 /// Gives the whole batch back if the owner lost the right to work here since the turn began: earlier steps may have
@@ -105,71 +99,28 @@ fn use_search_path(version: &Version, pinned: Option<&Pinned>) {
     }
 }
 
-fn act(version: &Version, place: usize, step: &Step, scope: &dyn Scope) -> Result<StepResult, PgError> {
-    let mut budget = Budget::default();
-    match &step.action {
-        Action::Sql(template) => {
-            let values = evaluate(template, scope, &mut budget)?;
-            let outcome =
-                run_sql(version, place, template.sql(), &values).map_err(|error| point_into(error, template))?;
-            Ok(StepResult { shown: show(&outcome) })
-        }
-        Action::Call { function, args } => {
-            let value = args.eval(scope, &mut budget).map_err(|error| from_expression(&error, args.text()))?;
-            let sql = call_statement(function)?;
-            let outcome = run_sql(version, place, &sql, &[value])?;
-            let row = outcome.rows.first().map(|row| String::from_utf8_lossy(row).into_owned());
-            let row = row.map(|row| match row.strip_suffix('}') {
-                Some(open) if outcome.truncated => format!("{open},\"truncated\":true}}"),
-                _ => row,
-            });
-            let nothing = if outcome.truncated { "{\"result\":null,\"truncated\":true}" } else { "{\"result\":null}" };
-            Ok(StepResult { shown: row.unwrap_or_else(|| nothing.to_owned()) })
-        }
-        Action::Publish { topic, payload } => {
-            let topic = topic.render(scope, &mut budget).map_err(|error| from_expression(&error, topic.text()))?;
-            topics::check_published(&topic).map_err(|error| PgError::new("22023", error.message().to_owned()))?;
-            let value = payload.eval(scope, &mut budget).map_err(|error| from_expression(&error, payload.text()))?;
-            let text = value.to_json();
-            let tenant = crate::provenance::tenant();
-            let event = NewEvent {
-                op: Some(Op::Emitted),
-                topic: Some(&topic),
-                tenant: tenant.as_deref().map(str::as_bytes),
-                payload: Some(text.as_bytes()),
-                ..Default::default()
-            };
-            Ok(StepResult { shown: format!("{{\"event_id\":{}}}", append_event(&event)) })
-        }
-        Action::Notify { channel, payload } => {
-            let channel =
-                channel.render(scope, &mut budget).map_err(|error| from_expression(&error, channel.text()))?;
-            let value = payload.eval(scope, &mut budget).map_err(|error| from_expression(&error, payload.text()))?;
-            notify(&channel, &value)?;
-            Ok(StepResult { shown: "{}".to_owned() })
-        }
-        Action::StoreState { kind, entity, state } => {
-            let kind = kind.render(scope, &mut budget).map_err(|error| from_expression(&error, kind.text()))?;
-            let entity = entity.render(scope, &mut budget).map_err(|error| from_expression(&error, entity.text()))?;
-            let value = state.eval(scope, &mut budget).map_err(|error| from_expression(&error, state.text()))?;
-            let event = crate::capture::state::store_state(&kind, &entity, &value.to_json())?;
-            let event = event.map_or_else(|| "null".to_owned(), |id| id.to_string());
-            Ok(StepResult { shown: format!("{{\"event_id\":{event}}}") })
-        }
-        // The machine does these itself.
-        _ => Err(PgError::new("XX000", format!("a step of kind {} cannot be performed", step.kind()))),
-    }
+/// Executes a statement for step number `place`. Returns the step's result as JSON.
+pub fn execute_statement(
+    version: &Version,
+    place: usize,
+    statement: &SqlTemplate,
+    values: &[Value],
+) -> Result<String, PgError> {
+    let outcome = run_sql(version, place, statement.sql(), values).map_err(|error| point_into(error, statement))?;
+    Ok(show(&outcome))
 }
 
-/// The values that a statement's expressions have now.
-pub fn evaluate(template: &SqlTemplate, scope: &dyn Scope, budget: &mut Budget) -> Result<Vec<Value>, PgError> {
-    let value = |expr: &automation_core::expr::Expr| -> Result<Value, ExprError> { expr.eval(scope, budget) };
-    template
-        .params()
-        .iter()
-        .map(value)
-        .collect::<Result<Vec<Value>, ExprError>>()
-        .map_err(|error| from_expression(&error, template.text()))
+/// Calls a function for step number `place`. Returns the step's result as JSON.
+pub fn call_function(version: &Version, place: usize, function: &str, argument: Value) -> Result<String, PgError> {
+    let sql = call_statement(function)?;
+    let outcome = run_sql(version, place, &sql, &[argument])?;
+    let row = outcome.rows.first().map(|row| String::from_utf8_lossy(row).into_owned());
+    let row = row.map(|row| match row.strip_suffix('}') {
+        Some(open) if outcome.truncated => format!("{open},\"truncated\":true}}"),
+        _ => row,
+    });
+    let nothing = if outcome.truncated { "{\"result\":null,\"truncated\":true}" } else { "{\"result\":null}" };
+    Ok(row.unwrap_or_else(|| nothing.to_owned()))
 }
 
 /// Plans kept for one step whose values change their types from run to run.
@@ -259,25 +210,4 @@ pub fn call_statement(function: &str) -> Result<String, PgError> {
     let (namespace, found) = unsafe { (std::ffi::CStr::from_ptr(namespace), std::ffi::CStr::from_ptr(found)) };
     let quote = |name: &std::ffi::CStr| crate::pg::names::quote_identifier(&name.to_string_lossy());
     Ok(format!("SELECT {}.{}($1) AS result", quote(namespace), quote(found)))
-}
-
-fn notify(channel: &str, value: &Value) -> Result<(), PgError> {
-    let payload = match value {
-        Value::Text(text) => text.to_string(),
-        other => other.to_json(),
-    };
-    if payload.len() > MAX_NOTIFY {
-        return Err(PgError {
-            detail: Some(format!("It has {} bytes, NOTIFY takes {MAX_NOTIFY}.", payload.len())),
-            hint: Some("Send an id and let the listener read the rest.".into()),
-            ..PgError::new("22023", "notification payload is too long")
-        });
-    }
-    let texts = (CString::new(channel), CString::new(payload));
-    let (Ok(channel), Ok(payload)) = texts else {
-        return Err(PgError::new("22021", "invalid byte sequence for encoding \"UTF8\": 0x00"));
-    };
-    // SAFETY: NUL-terminated strings; the call copies them. It raises an ERROR for a bad channel name.
-    unsafe { crate::pg::raw::Async_Notify(channel.as_ptr(), payload.as_ptr()) };
-    Ok(())
 }

@@ -1,23 +1,22 @@
 //! One walk: the steps of a run until it suspends or ends.
-use crate::runs::bulk::RunOfStep;
 use crate::runs::run::Run;
 use std::fmt::Write;
 use std::rc::Rc;
 
-use automation_core::expr::{Budget, Scope};
+use automation_core::expr::Scope;
 use automation_core::machine::{End, Machine, Next, Record};
-use automation_core::program::{Action, Program, Step, StopStatus};
-use automation_core::template::{JsonTemplate, SqlTemplate};
+use automation_core::program::{Program, Step, StopStatus};
+use automation_core::steps::Done;
 use automation_core::value::Value;
 
 use super::claimer::Claimer;
+use super::effects::Performing;
 use super::step;
-use super::webhook;
 use crate::definitions::versions::Version;
 use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
 use crate::runs::engine_events;
-use crate::runs::error::{error_json, from_expression};
+use crate::runs::error::error_json;
 use crate::runs::scope::RunScope;
 use crate::runs::step_counts;
 use crate::signal::running;
@@ -75,22 +74,16 @@ impl Walk<'_> {
             engine_events::step_started(self.run.id, step, machine.attempt(thread));
             running::at_step(&self.run.automation, self.run.id, &step.id);
             let wall = clock::now();
-            let outcome = match &step.action {
-                Action::Run { automation, args } => {
-                    self.start_run(machine, thread, automation, args, world).map(Done::Waits)
-                }
-                Action::Bulk { query, rate, .. } => {
-                    self.start_bulk(machine, thread, place, query, *rate, world).map(Done::WaitsForJob)
-                }
-                Action::Webhook(webhook) => {
-                    let scope = machine.scope(thread, world);
-                    webhook::order(self.run, &step.id, webhook, &scope).map(Done::Result)
-                }
-                _ => {
-                    let scope = machine.scope(thread, world);
-                    step::execute(self.claimer, &version, place, &scope, left).map(Done::Result)
-                }
-            };
+            let outcome = step::perform(&mut Performing {
+                claimer: self.claimer,
+                run: self.run,
+                version: &version,
+                machine,
+                thread,
+                place,
+                world,
+                time_left_ms: left,
+            });
             // The step may have caught the interruption and ended as if it had not been there.
             if self.claimer.is_worker {
                 running::give_way(self.run.task());
@@ -115,12 +108,12 @@ impl Walk<'_> {
                     }
                     machine.fail(thread, shown, world.now().0);
                 }
-                Ok(Done::Waits(run)) => machine.wait_for_run(thread, run, world.now().0),
-                Ok(Done::WaitsForJob(job)) => machine.wait_for_bulk(thread, job, world.now().0),
+                Ok(Done::StartedRun(run)) => machine.wait_for_run(thread, run, world.now().0),
+                Ok(Done::StartedJob(job)) => machine.wait_for_bulk(thread, job, world.now().0),
                 Ok(Done::Result(result)) => {
                     let attempt = machine.attempt(thread);
-                    self.write(place, "completed", attempt, began, clock::engine_now(), Some(&result.shown), None);
-                    machine.done(thread, keeps.then(|| result.value()));
+                    self.write(place, "completed", attempt, began, clock::engine_now(), Some(&result), None);
+                    machine.done(thread, keeps.then(|| Value::from_json(&result).unwrap_or_default()));
                 }
             }
             // What a step wrote must be seen by the next.
@@ -141,43 +134,6 @@ impl Walk<'_> {
         machine.state.failing.is_none().then_some((deadline - now + 999) / 1000)
     }
 
-    fn start_run(
-        &self,
-        machine: &Machine<'_>,
-        thread: u32,
-        automation: &str,
-        args: &JsonTemplate,
-        world: &RunScope<'_>,
-    ) -> Result<i64, PgError> {
-        let payload = args
-            .eval(&machine.scope(thread, world), &mut Budget::default())
-            .map_err(|error| from_expression(&error, args.text()))?;
-        crate::runs::order::start_child(automation, &payload.to_json(), self.run.id)
-    }
-
-    fn start_bulk(
-        &self,
-        machine: &Machine<'_>,
-        thread: u32,
-        place: usize,
-        query: &SqlTemplate,
-        rate: Option<f64>,
-        world: &RunScope<'_>,
-    ) -> Result<i64, PgError> {
-        let values = step::evaluate(query, &machine.scope(thread, world), &mut Budget::default())?;
-        let around = machine.surroundings(thread);
-        let run = RunOfStep {
-            id: self.run.id,
-            owner: self.run.owner,
-            automation_id: self.run.automation_id,
-            version_id: self.run.version_id,
-            trigger_no: self.run.trigger_no,
-            depth: self.run.depth,
-            step: place as i32,
-        };
-        Ok(crate::runs::bulk::start_step(&run, &self.version, (query.sql(), &values), rate, world.cause(), &around))
-    }
-
     fn note(&mut self, records: Vec<Record>, began: Micros) {
         for record in records {
             let since = record.since.map_or(began, |since| since - crate::pg::clock::POSTGRES_EPOCH);
@@ -186,7 +142,8 @@ impl Walk<'_> {
             let (result, error) = (result.as_deref(), error.as_deref());
             // What the machine does itself begins and ends in one; what waited was told of when it began.
             let step = self.version.program.steps.get(record.step);
-            if let Some(step) = step.filter(|step| record.since.is_none() && !acts(step) && record.status != "skipped")
+            if let Some(step) =
+                step.filter(|step| record.since.is_none() && !is_performed(step) && record.status != "skipped")
             {
                 engine_events::step_started(self.run.id, step, record.attempt);
             }
@@ -271,22 +228,7 @@ pub fn too_late(program: &Program) -> Value {
     Value::from_json(&error_json(&error, None)).unwrap_or_default()
 }
 
-/// Is it more than the machine can do itself?
-fn acts(step: &Step) -> bool {
-    matches!(
-        step.action,
-        Action::Sql(_)
-            | Action::Call { .. }
-            | Action::Publish { .. }
-            | Action::Notify { .. }
-            | Action::StoreState { .. }
-            | Action::Webhook(_)
-            | Action::Run { .. }
-    )
-}
-
-enum Done {
-    Result(step::StepResult),
-    Waits(i64),
-    WaitsForJob(i64),
+/// Does the extension perform the step, not the machine?
+fn is_performed(step: &Step) -> bool {
+    step.action.isolation().is_some()
 }

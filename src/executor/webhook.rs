@@ -4,7 +4,6 @@ use automation_core::delivery::backoff_to_json;
 use automation_core::expr::{Budget, Scope};
 use automation_core::webhook::{DEFAULT_ATTEMPTS, DEFAULT_TIMEOUT_MS, Receiver, Webhook};
 
-use super::step::StepResult;
 use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::pg::subtransaction::in_subtransaction;
@@ -13,8 +12,8 @@ use crate::runs::run::Run;
 use crate::store::endpoints::{self, Endpoint};
 use crate::store::outbox::{self, NewMessage};
 
-/// Orders a message. An error rolls back what this step did and nothing else.
-pub fn order(run: &Run, step: &str, webhook: &Webhook, scope: &dyn Scope) -> Result<StepResult, PgError> {
+/// Puts a message into the outbox. Returns the result of the step as JSON. An error rolls back what this step did and nothing else.
+pub fn order(run: &Run, step: &str, webhook: &Webhook, scope: &dyn Scope) -> Result<String, PgError> {
     in_subtransaction(|| {
         let endpoint = match &webhook.receiver {
             Receiver::Endpoint(name) => Some((name.as_str(), usable(run, name)?)),
@@ -53,7 +52,7 @@ pub fn order(run: &Run, step: &str, webhook: &Webhook, scope: &dyn Scope) -> Res
         });
         let queued = queued.ok_or_else(|| PgError::new("XX000", "a message was not put into the outbox"))?;
         let (id, message_id) = (queued.id, queued.message_id);
-        Ok(StepResult { shown: format!("{{\"delivery_id\":{id},\"message_id\":\"msg_{message_id}\"}}") })
+        Ok(format!("{{\"delivery_id\":{id},\"message_id\":\"msg_{message_id}\"}}"))
     })
 }
 

@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, HashSet};
 
 use automation_core::expr::Reference;
 use automation_core::machine::{JobItem, Machine, State, Wait, WaitFor};
-use automation_core::program::Action;
 use automation_core::run_state::Pause;
 use automation_core::topic;
 use automation_core::wake_key::wake_key;
@@ -277,7 +276,7 @@ impl Put {
 /// What a wait for a condition tells people.
 fn until(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunScope<'_>, note: &mut WaitNote) {
     let found = machine.references(wait, world);
-    if let Action::WaitUntil(condition) = &machine.program().steps[wait.step].action {
+    if let Some(condition) = machine.program().steps[wait.step].action.awaited() {
         note.what = condition.describe();
     }
     let own = |entity: &Reference| Reference {

@@ -4,7 +4,8 @@
 
 use crate::condition::Condition;
 use crate::derive::Deriver;
-use crate::program::{Action, Program};
+use crate::program::Program;
+use crate::steps::Touch;
 use crate::topic::overlap;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -88,14 +89,7 @@ impl Node {
         }
         let mut makes = Vec::new();
         for step in program.steps.iter().filter(|step| step.enabled) {
-            match &step.action {
-                Action::Publish { topic, .. } if topic.is_constant() => makes.push(Made::on(topic.text())),
-                Action::Run { automation, .. } => makes.push(Made::on(invocation(automation))),
-                Action::StoreState { kind, .. } if kind.is_constant() => {
-                    makes.push(Made::on(format!("{}.*", kind.text())));
-                }
-                _ => {}
-            }
+            makes.extend(step.action.touches().into_iter().filter_map(made_by));
         }
         Node { name: name.to_owned(), starts_on, makes }
     }
@@ -103,6 +97,16 @@ impl Node {
     /// Can it start the other?
     fn starts(&self, other: &Node) -> bool {
         self.makes.iter().any(|made| other.starts_on.iter().any(|start| start.by(made)))
+    }
+}
+
+/// The events that come of what a step uses, as far as the program alone says which.
+fn made_by(touch: Touch<'_>) -> Option<Made> {
+    match touch {
+        Touch::Topic(_, topic) => topic.is_constant().then(|| Made::on(topic.text())),
+        Touch::Automation(name) => Some(Made::on(invocation(name))),
+        Touch::State(kind) => kind.is_constant().then(|| Made::on(format!("{}.*", kind.text()))),
+        Touch::Statement(..) | Touch::Query(..) | Touch::Function(..) | Touch::Message(_) => None,
     }
 }
 

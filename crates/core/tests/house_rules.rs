@@ -1,4 +1,7 @@
 //! Is the code where it belongs? Reads the repository.
+#[path = "house_rules/kinds.rs"]
+mod kinds;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -125,6 +128,16 @@ fn four_statements_write_the_status_of_an_automation_r003_14() {
         .map(|(path, _)| path)
         .collect();
     assert_eq!(elsewhere, Vec::<String>::new());
+}
+
+#[test]
+fn no_kind_of_step_or_trigger_is_swallowed_by_an_arm_for_the_rest() {
+    let found: Vec<String> = ["src", "crates/core/src"]
+        .into_iter()
+        .flat_map(rust_files)
+        .flat_map(|(path, text)| kinds::swallowed(&text).into_iter().map(move |place| format!("{path}:{place}")))
+        .collect();
+    assert_eq!(found, Vec::<String>::new(), "name every kind, or ask a fact of its form");
 }
 
 #[test]

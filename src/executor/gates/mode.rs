@@ -2,7 +2,7 @@
 use automation_core::definition::Mode;
 use automation_core::gate::Code;
 use automation_core::gate::mode::{self, ActiveRun, Entry};
-use automation_core::program::{Action, Program};
+use automation_core::program::Program;
 
 use super::{Refusal, lock_of};
 use crate::executor::claimer::Claimer;
@@ -28,20 +28,8 @@ pub fn applies(run: &Run, program: &Program) -> bool {
         return true;
     }
     let keyed = program.key.is_some() || run.entity_id.is_some();
-    keyed && program.steps.iter().any(|step| step.retry.is_some() || waits(&step.action))
-}
-
-/// May the step suspend the run? One that never does is never under way while another one starts.
-fn waits(action: &Action) -> bool {
-    matches!(
-        action,
-        Action::Delay(_)
-            | Action::WaitUntil(_)
-            | Action::WaitForEvent { .. }
-            | Action::WaitSignal { .. }
-            | Action::Run { .. }
-            | Action::Bulk { .. }
-    )
+    // A run that is never suspended is never under way while another one starts.
+    keyed && program.steps.iter().any(|step| step.retry.is_some() || step.action.kind().form().may_wait)
 }
 
 /// Locks the run's key and finds those with the same one. None if somebody else has it in hand. In mode restart an earlier run

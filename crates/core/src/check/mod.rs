@@ -11,6 +11,7 @@ pub use rules::check_transition;
 
 use crate::condition::Condition;
 use crate::expr::{Expr, ExprError, ExprErrorKind, ROOTS, Type};
+use crate::steps::Checked;
 use crate::suggest::nearest;
 use crate::template::{JsonTemplate, SqlTemplate, Template};
 
@@ -225,6 +226,30 @@ pub fn check_sql(template: &SqlTemplate, names: &Names) -> Vec<ExprError> {
 /// Everything wrong with a payload.
 pub fn check_json(template: &JsonTemplate, names: &Names) -> Vec<ExprError> {
     check_expr(template.expr(), names)
+}
+
+impl Checked<'_> {
+    /// Checks the expressions of a step's text.
+    pub fn problems(&self, names: &Names) -> Vec<ExprError> {
+        match self {
+            Checked::Condition(condition) => check_condition(condition, names),
+            Checked::Template(template) => check_template(template, names),
+            Checked::Sql(template) => check_sql(template, names),
+            Checked::Json(template) => check_json(template, names),
+            Checked::Expr(expr) => check_expr(expr, names),
+        }
+    }
+
+    /// The text that its author wrote; a condition may have been written as an object instead.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Checked::Condition(_) => None,
+            Checked::Template(template) => Some(template.text()),
+            Checked::Sql(template) => Some(template.text()),
+            Checked::Json(template) => Some(template.text()),
+            Checked::Expr(expr) => Some(expr.text()),
+        }
+    }
 }
 
 fn shifted(errors: Vec<ExprError>, by: usize) -> impl Iterator<Item = ExprError> {

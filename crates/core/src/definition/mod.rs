@@ -8,10 +8,12 @@ mod step;
 mod trigger;
 mod values;
 
+pub use crate::steps::StepKind;
+pub use crate::triggers::On;
 pub use options::{DedupDef, Mode, RateDef};
 pub use problem::Problem;
-pub use step::{MAX_NESTING, StepDef, StepKind};
-pub use trigger::{On, TriggerDef};
+pub use step::{MAX_NESTING, StepDef};
+pub use trigger::TriggerDef;
 pub(crate) use values::{DEFAULT_TTL, MAX_HOLD, in_words, micros, spelled};
 
 use crate::suggest::nearest;

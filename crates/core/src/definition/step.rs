@@ -2,188 +2,15 @@
 //! aliases and nulls gone, an id given, the steps inside it read in the same way.
 
 use super::{MAX_PARTS, Problem, check_id, list, unknown_fields, unknown_word};
-use crate::webhook::{DELIVERIES, METHODS};
+use crate::steps::{self, Checking, Field, Holds, StepKind, TimeLimit};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 /// How deep steps may stand inside steps.
 pub const MAX_NESTING: usize = 16;
 
-/// What a step does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StepKind {
-    /// Runs SQL as the owner.
-    Sql,
-    /// Calls a function that takes and returns jsonb.
-    Call,
-    /// Publishes an event.
-    Publish,
-    /// Sends a NOTIFY.
-    Notify,
-    /// Gives variables their values.
-    Set,
-    /// Gives an entity without a table its state.
-    StoreState,
-    /// Sends a message to a receiver outside.
-    Webhook,
-    /// Starts another automation and waits for its end.
-    Run,
-    /// Waits for a time.
-    Delay,
-    /// Waits until a condition holds.
-    WaitUntil,
-    /// Waits for an event.
-    WaitForEvent,
-    /// Waits for a signal.
-    WaitSignal,
-    /// Goes on at one of two steps.
-    Branch,
-    /// Takes the first way whose condition holds.
-    Choose,
-    /// Does its steps so many times.
-    RepeatCount,
-    /// Does its steps while a condition holds.
-    RepeatWhile,
-    /// Does its steps until a condition holds.
-    RepeatUntil,
-    /// Does its steps for each item of a list.
-    ForEach,
-    /// Does its steps for each row of a query, each row in a run of its own.
-    Bulk,
-    /// Does its steps side by side.
-    Parallel,
-    /// Does its steps one after the other.
-    Sequence,
-    /// Ends the sequence it stands in unless a condition holds.
-    Require,
-    /// Ends the run.
-    Stop,
-}
-
-/// What a kind of step is called and which fields are its own.
-struct Form {
-    kind: StepKind,
-    name: &'static str,
-    required: &'static [&'static str],
-    optional: &'static [&'static str],
-    /// It does something that can fail and be tried again.
-    acts: bool,
-}
-
-const fn form(
-    kind: StepKind,
-    name: &'static str,
-    required: &'static [&'static str],
-    optional: &'static [&'static str],
-    acts: bool,
-) -> Form {
-    Form { kind, name, required, optional, acts }
-}
-
-const FORMS: [Form; 23] = [
-    form(StepKind::Sql, "sql", &["sql"], &[], true),
-    form(StepKind::Call, "call", &["function"], &["args"], true),
-    form(StepKind::Publish, "publish", &["topic"], &["payload"], true),
-    form(StepKind::Notify, "notify", &["channel"], &["payload"], true),
-    form(StepKind::Set, "set", &["variables"], &[], true),
-    form(StepKind::StoreState, "store_state", &["kind", "entity", "state"], &[], true),
-    form(
-        StepKind::Webhook,
-        "webhook",
-        &[],
-        &["url", "endpoint", "body", "method", "headers", "secret", "delivery"],
-        true,
-    ),
-    form(StepKind::Run, "run", &["automation"], &["args"], true),
-    form(StepKind::Delay, "delay", &[], &["for", "until"], false),
-    form(StepKind::WaitUntil, "wait_until", &["until"], &["continue_on_timeout"], false),
-    form(StepKind::WaitForEvent, "wait_for_event", &["topic"], &["filter", "lookback", "continue_on_timeout"], false),
-    form(StepKind::WaitSignal, "wait_signal", &["signal"], &["key", "continue_on_timeout"], false),
-    form(StepKind::Branch, "branch", &["if"], &["yes", "no"], false),
-    form(StepKind::Choose, "choose", &["whens"], &["otherwise"], false),
-    form(StepKind::RepeatCount, "repeat_count", &["count", "steps"], &[], false),
-    form(StepKind::RepeatWhile, "repeat_while", &["while", "steps"], &[], false),
-    form(StepKind::RepeatUntil, "repeat_until", &["until", "steps"], &[], false),
-    form(StepKind::ForEach, "for_each", &["in", "steps"], &[], false),
-    form(StepKind::Bulk, "bulk", &["query", "steps"], &["rate"], false),
-    form(StepKind::Parallel, "parallel", &["lanes"], &[], false),
-    form(StepKind::Sequence, "sequence", &["steps"], &[], false),
-    form(StepKind::Require, "require", &["if"], &[], false),
-    form(StepKind::Stop, "stop", &[], &["status", "message"], false),
-];
-
-/// The fields that are texts wherever they occur.
-const TEXTS: [&str; 19] = [
-    "sql",
-    "query",
-    "function",
-    "topic",
-    "channel",
-    "kind",
-    "entity",
-    "automation",
-    "signal",
-    "key",
-    "yes",
-    "no",
-    "status",
-    "message",
-    "url",
-    "endpoint",
-    "method",
-    "secret",
-    "delivery",
-];
-
+/// The fields that every step takes.
 const COMMON: &[&str] = &["id", "do", "condition", "continue_on_error", "timeout", "enabled", "retry"];
-
-impl StepKind {
-    fn form(self) -> &'static Form {
-        // Every kind has a form: the table is tested against the kinds.
-        FORMS.iter().find(|form| form.kind == self).unwrap_or(&FORMS[0])
-    }
-
-    /// The name under which documents and views know it.
-    pub fn name(self) -> &'static str {
-        self.form().name
-    }
-
-    /// Does it something that can fail and be tried again?
-    pub fn acts(self) -> bool {
-        self.form().acts
-    }
-
-    /// Is it a wait that can be given a timeout?
-    pub fn waits(self) -> bool {
-        matches!(self, StepKind::WaitUntil | StepKind::WaitForEvent | StepKind::WaitSignal)
-    }
-
-    /// Can it take so long that a limit is of use?
-    fn takes_timeout(self) -> bool {
-        self.acts() || self.waits() || self == StepKind::Bulk
-    }
-
-    /// Is it one of the steps whose end `wait` tells about?
-    pub fn is_wait(self) -> bool {
-        self.waits() || self == StepKind::Delay
-    }
-
-    /// The fields that hold lists of steps.
-    fn blocks(self) -> &'static [&'static str] {
-        match self {
-            StepKind::RepeatCount
-            | StepKind::RepeatWhile
-            | StepKind::RepeatUntil
-            | StepKind::ForEach
-            | StepKind::Bulk
-            | StepKind::Sequence => &["steps"],
-            StepKind::Parallel => &["lanes"],
-            StepKind::Choose => &["otherwise"],
-            _ => &[],
-        }
-    }
-}
 
 /// A step of the document, in its one form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -198,8 +25,7 @@ impl StepDef {
 
     /// What it does.
     pub fn kind(&self) -> StepKind {
-        let word = self.text("do");
-        FORMS.iter().find(|form| form.name == word).map_or(StepKind::Sql, |form| form.kind)
+        StepKind::named(self.text("do")).unwrap_or(StepKind::Sql)
     }
 
     /// One of its fields.
@@ -279,27 +105,14 @@ fn read_nested(
         if let Some(alias) = item.remove("allow_failure") {
             item.insert("continue_on_error".into(), alias);
         }
-        // `{"do": "delay", "duration": 3, "unit": "days"}` is another way to say for how long.
-        if item.get("do").is_some_and(|word| *word == "delay")
-            && item.contains_key("duration")
-            && !item.contains_key("for")
-        {
-            let length = ["duration", "unit"].map(|part| (part.to_owned(), item.remove(part).unwrap_or_default()));
-            item.insert("for".into(), Json::Object(Map::from_iter(length)));
-        }
-        // Methods are known in capitals and written as people like.
-        if let Some(Json::String(method)) = item.get_mut("method") {
-            method.make_ascii_uppercase();
-        }
+        steps::tidy(&mut item);
         // What is so anyway is not written down, so that two documents that mean the same are the same.
         item.retain(|field, value| match field.as_str() {
             "continue_on_error" => *value != false,
             "enabled" | "continue_on_timeout" => *value != true,
-            "method" => *value != METHODS[0],
-            "delivery" => *value != DELIVERIES[0],
             _ => true,
         });
-        let words: Vec<&str> = FORMS.iter().map(|form| form.name).collect();
+        let words = StepKind::ALL.map(StepKind::name);
         if let Some(problem) = unknown_word(&item, "do", "step", &words, &path, &place) {
             problems.push(problem);
             continue;
@@ -319,34 +132,55 @@ fn read_nested(
         item.insert("id".into(), id.into());
         check_fields(&item, kind, &path, &place, problems);
         let inner = format!("{prefix}{}_", i + 1);
-        for field in kind.blocks() {
-            if let Some(given) = item.remove(*field) {
-                let path = format!("{path}.{field}");
-                // the ways of a choose have their numbers there
-                let inner = if *field == "otherwise" { format!("{inner}otherwise_") } else { inner.clone() };
-                let steps = read_nested(Some(given), &path, &inner, depth + 1, ids, problems);
-                item.insert((*field).to_owned(), Json::Array(steps));
+        let inner = Inner { path: &path, place: &place, prefix: &inner, depth };
+        // The first of two steps with one id is the one that was read first.
+        for holds in [Holds::Steps, Holds::Ways] {
+            for field in kind.form().fields().filter(|field| field.holds == holds) {
+                inner.read(field, &mut item, ids, problems);
             }
-        }
-        if let Some(given) = item.remove("whens") {
-            let ways = read_ways(given, &path, &place, &inner, depth, ids, problems);
-            item.insert("whens".into(), ways);
         }
         read.push(Json::Object(item));
     }
     read
 }
 
-/// The ways of a `choose`, each `{"when": condition, "steps": [...]}`.
-fn read_ways(
-    given: Json,
-    path: &str,
-    place: &str,
-    prefix: &str,
+/// Where the steps inside of a step stand.
+struct Inner<'a> {
+    /// The path of the step around them.
+    path: &'a str,
+    /// The step around them in words.
+    place: &'a str,
+    /// Begins the ids of those that were given none.
+    prefix: &'a str,
+    /// How deep the step around them stands.
     depth: usize,
-    ids: &mut Vec<String>,
-    problems: &mut Vec<Problem>,
-) -> Json {
+}
+
+impl Inner<'_> {
+    /// Reads the steps in one field of a step.
+    fn read(&self, field: &Field, step: &mut Map<String, Json>, ids: &mut Vec<String>, problems: &mut Vec<Problem>) {
+        let read = match field.holds {
+            Holds::Any | Holds::Text => return,
+            Holds::Steps => {
+                let Some(given) = step.remove(field.name) else { return };
+                let path = format!("{}.{}", self.path, field.name);
+                // The ways of a choose have their numbers where those of its other steps would be.
+                let otherwise = if field.name == "otherwise" { "otherwise_" } else { "" };
+                let prefix = format!("{}{otherwise}", self.prefix);
+                Json::Array(read_nested(Some(given), &path, &prefix, self.depth + 1, ids, problems))
+            }
+            Holds::Ways => {
+                let Some(given) = step.remove(field.name) else { return };
+                read_ways(given, self, ids, problems)
+            }
+        };
+        step.insert(field.name.to_owned(), read);
+    }
+}
+
+/// The ways of a `choose`, each `{"when": condition, "steps": [...]}`.
+fn read_ways(given: Json, inner: &Inner<'_>, ids: &mut Vec<String>, problems: &mut Vec<Problem>) -> Json {
+    let Inner { path, place, prefix, depth } = *inner;
     let mut read = Vec::new();
     for (i, way) in list(Some(given), &format!("{path}.whens"), problems).into_iter().enumerate() {
         let path = format!("{path}.whens[{i}]");
@@ -375,11 +209,12 @@ fn read_ways(
 /// Has it the fields that its kind needs, of the right type, and no others?
 fn check_fields(step: &Map<String, Json>, kind: StepKind, path: &str, place: &str, problems: &mut Vec<Problem>) {
     let form = kind.form();
-    let own: Vec<&str> = form.required.iter().chain(form.optional).copied().collect();
-    for field in form.required.iter().filter(|field| !step.contains_key(**field)) {
-        problems.push(Problem::shape(path, place, format!("{place} needs \"{field}\"")));
+    let own: Vec<&str> = form.fields().map(|field| field.name).collect();
+    for field in form.required.iter().filter(|field| !step.contains_key(field.name)) {
+        problems.push(Problem::shape(path, place, format!("{place} needs \"{}\"", field.name)));
     }
-    let known: Vec<&str> = FORMS.iter().flat_map(|form| form.required.iter().chain(form.optional)).copied().collect();
+    let all = StepKind::ALL.into_iter().flat_map(|kind| kind.form().fields());
+    let known: Vec<&str> = all.map(|field| field.name).collect();
     let mut rest = step.clone();
     rest.retain(|field, _| !COMMON.contains(&field.as_str()) && !own.contains(&field.as_str()));
     for field in rest.keys().filter(|field| known.contains(&field.as_str())) {
@@ -388,8 +223,8 @@ fn check_fields(step: &Map<String, Json>, kind: StepKind, path: &str, place: &st
     rest.retain(|field, _| !known.contains(&field.as_str()));
     let candidates: Vec<&str> = own.iter().chain(COMMON).copied().collect();
     unknown_fields(&rest, &candidates, path, place, problems);
-    for field in TEXTS {
-        if step.get(field).is_some_and(|value| own.contains(&field) && !value.is_string()) {
+    for field in form.fields().filter(|field| field.holds == Holds::Text).map(|field| field.name) {
+        if step.get(field).is_some_and(|value| !value.is_string()) {
             problems.push(Problem::shape(format!("{path}.{field}"), place, format!("\"{field}\" must be a text")));
         }
     }
@@ -399,30 +234,11 @@ fn check_fields(step: &Map<String, Json>, kind: StepKind, path: &str, place: &st
             problems.push(Problem::shape(format!("{path}.{field}"), place, message));
         }
     }
-    if step.contains_key("retry") && !form.acts {
+    if step.contains_key("retry") && !form.retries {
         problems.push(Problem::shape(path, place, format!("{place} does not take \"retry\"")));
     }
-    if step.contains_key("timeout") && !kind.takes_timeout() {
+    if step.contains_key("timeout") && form.time_limit == TimeLimit::None {
         problems.push(Problem::shape(path, place, format!("{place} does not take \"timeout\"")));
     }
-    if kind == StepKind::Delay && step.get("until").is_some_and(|until| !until.is_string()) {
-        problems.push(Problem::shape(format!("{path}.until"), place, "\"until\" must be a text"));
-    }
-    if kind == StepKind::Delay && step.contains_key("for") == step.contains_key("until") {
-        problems.push(Problem::shape(path, place, format!("{place} needs either \"for\" or \"until\"")));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{FORMS, StepKind};
-
-    #[test]
-    fn every_kind_has_one_form_and_its_serde_name() {
-        for form in &FORMS {
-            let word: StepKind = serde_json::from_value(form.name.into()).expect("a kind of this name");
-            assert_eq!(word, form.kind);
-            assert_eq!(form.kind.name(), form.name);
-        }
-    }
+    kind.check(Checking { step, path, place, problems });
 }

@@ -3,64 +3,9 @@
 
 use super::values::{self, Reader, normalise};
 use super::{Problem, check_id, unknown_fields, unknown_word};
+use crate::triggers::{Checking, Form, On};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
-
-/// What starts a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum On {
-    /// An entity came into being.
-    Created,
-    /// An entity changed.
-    Updated,
-    /// An entity is gone.
-    Deleted,
-    /// Any of the three.
-    Changed,
-    /// A field went from one value to another.
-    State,
-    /// A number came into a range.
-    Numeric,
-    /// An event on a topic.
-    Event,
-    /// The clock, by a schedule.
-    Cron,
-    /// The clock, at equal distances.
-    Interval,
-    /// Only by hand or by another automation.
-    Call,
-}
-
-/// What a kind of trigger is called and which fields are its own.
-struct Form {
-    on: On,
-    name: &'static str,
-    required: &'static [&'static str],
-    optional: &'static [&'static str],
-}
-
-const fn form(
-    on: On,
-    name: &'static str,
-    required: &'static [&'static str],
-    optional: &'static [&'static str],
-) -> Form {
-    Form { on, name, required, optional }
-}
-
-const FORMS: [Form; 10] = [
-    form(On::Created, "created", &["kind"], &["entity", "hold_for"]),
-    form(On::Updated, "updated", &["kind"], &["entity", "columns", "hold_for"]),
-    form(On::Deleted, "deleted", &["kind"], &["entity", "hold_for"]),
-    form(On::Changed, "changed", &["kind"], &["entity", "hold_for"]),
-    form(On::State, "state", &["kind"], &["entity", "field", "from", "to", "not_from", "not_to", "hold_for"]),
-    form(On::Numeric, "numeric", &["kind"], &["entity", "field", "value", "above", "below", "level", "hold_for"]),
-    form(On::Event, "event", &["topic"], &["hold_for"]),
-    form(On::Cron, "cron", &["expr"], &["timezone", "missed", "overlap"]),
-    form(On::Interval, "interval", &["every"], &["missed", "overlap"]),
-    form(On::Call, "call", &[], &[]),
-];
 
 /// The fields that every trigger takes.
 const COMMON: [&str; 5] = ["id", "on", "filter", "window", "enabled"];
@@ -91,9 +36,6 @@ const VALUES: [(&str, Reader); 20] = [
 
 /// Other spellings of fields.
 const ALIASES: [(&str, &str); 3] = [("for", "hold_for"), ("entity_id", "entity"), ("attribute", "field")];
-
-/// The field that `state` is about if it only says from what to what, as in a `state` condition.
-const STATE_FIELD: &str = "status";
 
 /// A trigger of the document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -195,17 +137,20 @@ pub(super) fn read(
             item.entry(field).or_insert(value);
         }
     }
-    name_the_field(&mut item);
+    let on = item.get("on").and_then(Json::as_str).and_then(On::named);
+    if let Some(on) = on {
+        on.tidy(&mut item);
+    }
     item.retain(|_, value| !value.is_null());
-    let all = FORMS.iter().flat_map(|form| form.required.iter().chain(form.optional));
+    let all = On::ALL.into_iter().flat_map(|on| on.form().required.iter().chain(on.form().optional));
     let known: Vec<&str> = COMMON.iter().chain(all).copied().collect();
     unknown_fields(&item, &known, &path, &place, problems);
-    let words: Vec<&str> = FORMS.iter().map(|form| form.name).collect();
+    let words = On::ALL.map(On::name);
     problems.extend(unknown_word(&item, "on", "trigger", &words, &path, &place));
     if problems.len() > before {
         return None;
     }
-    let form = FORMS.iter().find(|form| item.get("on").and_then(Json::as_str) == Some(form.name))?;
+    let on = on?;
     let id = match item.get("id") {
         Some(Json::String(id)) => id.clone(),
         // a number names a trigger too, as conditions may
@@ -214,14 +159,14 @@ pub(super) fn read(
             problems.push(Problem::shape(&path, &place, "\"id\" must be a text"));
             return None;
         }
-        None if i == 0 => form.name.to_owned(),
-        None => format!("{}_{}", form.name, i + 1),
+        None if i == 0 => on.name().to_owned(),
+        None => format!("{}_{}", on.name(), i + 1),
     };
     item.insert("id".into(), id.clone().into());
     let place = format!("trigger \"{id}\"");
     check_id(&id, ids, &path, &place, problems);
     ids.push(id);
-    check_fields(&item, form, &path, &place, problems);
+    check_fields(&item, on.form(), &path, &place, problems);
     let wrong = |field: &str, value: &Json, hint: String| {
         let message = format!("invalid {field} {value} of {place}");
         problems.push(Problem::shape(format!("{path}.{field}"), &place, message).hint(hint));
@@ -229,24 +174,14 @@ pub(super) fn read(
     let readers: Vec<(&str, Reader)> =
         VALUES.into_iter().chain([("enabled", values::on_unless_given as Reader)]).collect();
     normalise(&mut item, &readers, wrong);
-    check_together(&item, form.on, &path, &place, problems);
+    check_together(&item, &path, &place, problems);
+    on.check(Checking { trigger: &item, path: &path, place: &place, problems });
     match serde_json::from_value(Json::Object(item)) {
         _ if problems.len() > before => None,
         Ok(def) => Some(def),
         Err(error) => {
             problems.push(Problem::shape(&path, &place, format!("invalid trigger: {error}")));
             None
-        }
-    }
-}
-
-/// `to: null` means any value, but of the state only and not of the other fields: so there is a field.
-fn name_the_field(item: &mut Map<String, Json>) {
-    let transition = ["from", "to", "not_from", "not_to"].iter().any(|field| item.contains_key(*field));
-    if transition && item.get("on").and_then(Json::as_str) == Some("state") {
-        let field = item.entry("field").or_insert(Json::Null);
-        if field.is_null() {
-            *field = STATE_FIELD.into();
         }
     }
 }
@@ -267,7 +202,7 @@ fn check_fields(item: &Map<String, Json>, form: &Form, path: &str, place: &str, 
 }
 
 /// Do its values go together?
-fn check_together(item: &Map<String, Json>, on: On, path: &str, place: &str, problems: &mut Vec<Problem>) {
+fn check_together(item: &Map<String, Json>, path: &str, place: &str, problems: &mut Vec<Problem>) {
     let has = |field: &str| item.contains_key(field);
     let mut wrong = |field: &str, message: String, hint: &str| {
         problems.push(Problem::shape(format!("{path}.{field}"), place, message).hint(hint));
@@ -284,26 +219,6 @@ fn check_together(item: &Map<String, Json>, on: On, path: &str, place: &str, pro
             let message = format!("{place} has both \"{other}\" and \"{field}\"");
             wrong(field, message, "Say which values fire, or which do not.");
         }
-    }
-    if on != On::Numeric {
-        return;
-    }
-    if has("field") == has("value") {
-        let message = format!("{place} needs either \"field\" or \"value\"");
-        wrong("value", message, "Name a field, or give an expression such as new.total - new.paid.");
-    }
-    if !has("above") && !has("below") {
-        wrong("above", format!("{place} needs \"above\" or \"below\""), "Give one of them, or both.");
-    }
-    let number = |field: &str| match item.get(field) {
-        Some(Json::Number(number)) => crate::value::Number::parse(&number.to_string()),
-        _ => None,
-    };
-    if let (Some(above), Some(below)) = (number("above"), number("below"))
-        && above >= below
-    {
-        let message = format!("{place} can never fire: no number is above {above} and below {below}");
-        wrong("above", message, "\"above\" must be less than \"below\".");
     }
 }
 
@@ -327,17 +242,4 @@ fn zone(given: &Json) -> super::values::Kept {
     let name = given.as_str().unwrap_or_default();
     let name = crate::cron::parse_zone(name).map_or(name, |zone| zone.name());
     Ok((name != "UTC").then(|| name.into()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{FORMS, On};
-
-    #[test]
-    fn every_kind_has_its_serde_name() {
-        for form in &FORMS {
-            let on: On = serde_json::from_value(form.name.into()).expect("a kind of this name");
-            assert_eq!(on, form.on);
-        }
-    }
 }

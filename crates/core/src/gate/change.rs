@@ -1,9 +1,8 @@
 //! The first gates, config and filter: is this event one that the trigger means?
 
 use super::{Code, Reason, clause};
-use crate::definition::On;
-use crate::expr::{Budget, ExprError, Scope, root_of};
-use crate::program::{Change, Trigger};
+use crate::expr::{Budget, Scope};
+use crate::program::Trigger;
 
 /// What a trigger must know of an event beside what expressions see of it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,17 +47,10 @@ pub fn config(
         return Err(Code::OtherEntity);
     }
     let untouched = |columns: &Vec<String>| !event.changed.iter().any(|name| columns.contains(name));
-    if trigger.on == On::Updated && trigger.columns.as_ref().is_some_and(untouched) {
+    if trigger.columns.as_ref().is_some_and(untouched) {
         return Err(Code::ColumnsUnchanged);
     }
-    match &trigger.change {
-        Change::Any => Ok(()),
-        Change::State(transition) => match (root_of(scope, "old"), root_of(scope, "new")) {
-            (Ok(old), Ok(new)) => transition.verdict(old, new),
-            (Err(_), _) | (_, Err(_)) => Err(Code::ValueError),
-        },
-        Change::Numeric(range) => range.verdict(scope, budget, armed).map_err(|(code, _)| code),
-    }
+    trigger.change.meant().verdict(scope, budget, armed)
 }
 
 /// Does the event pass config and filter?
@@ -87,17 +79,10 @@ pub fn matches(
 ) -> Result<(), Reason> {
     let Err(code) = verdict(trigger, event, scope, budget, armed) else { return Ok(()) };
     let budget = &mut Budget::default();
-    let told = match (code, &trigger.change) {
-        (Code::FilterFalse | Code::FilterError, _) => clause::filter(trigger.filter.as_ref(), scope, budget),
-        (Code::Disabled | Code::OtherEntity | Code::ColumnsUnchanged, _) => Err(shape(trigger, event, code)),
-        (_, Change::State(transition)) => match (root_of(scope, "old"), root_of(scope, "new")) {
-            (Ok(old), Ok(new)) => transition.fires(old, new),
-            (Err(error), _) | (_, Err(error)) => {
-                Err(Reason::new(code, "the change can be read", ExprError::from(error).message))
-            }
-        },
-        (_, Change::Numeric(range)) => range.fires(scope, budget, armed),
-        (_, Change::Any) => Ok(()),
+    let told = match code {
+        Code::FilterFalse | Code::FilterError => clause::filter(trigger.filter.as_ref(), scope, budget),
+        Code::Disabled | Code::OtherEntity | Code::ColumnsUnchanged => Err(shape(trigger, event, code)),
+        code => trigger.change.meant().fires(code, scope, budget, armed),
     };
     // What ran out of its budget may pass with another; it has not passed.
     told.and(Err(Reason::new(code, "it can be worked out within its budget", "")))
@@ -118,21 +103,15 @@ fn shape(trigger: &Trigger, event: &Occurrence<'_>, code: Code) -> Reason {
     }
 }
 
-/// What to remember about an entity whose number could not be worked out; see [`crate::program::Range::armed_after`].
+/// What to remember about an entity whose number could not be worked out; see [`crate::triggers::Meant::armed_after`].
 /// Only needed after [`verdict`] said [`Code::ValueError`].
 pub fn armed_after(trigger: &Trigger, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Option<bool> {
-    match &trigger.change {
-        Change::Numeric(range) => range.armed_after(scope, budget, armed),
-        _ => None,
-    }
+    trigger.change.meant().armed_after(scope, budget, armed)
 }
 
 /// Does what the change means depend on what [`armed_after`] last said? Otherwise nobody need look for it.
 pub fn asks_memory(trigger: &Trigger, scope: &dyn Scope, budget: &mut Budget) -> bool {
-    match &trigger.change {
-        Change::Numeric(range) => range.asks_memory(scope, budget),
-        _ => false,
-    }
+    trigger.change.meant().asks_memory(scope, budget)
 }
 
 #[cfg(test)]

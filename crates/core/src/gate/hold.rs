@@ -10,7 +10,8 @@ use super::{Code, Reason};
 use crate::condition::Condition;
 use crate::definition::{MAX_HOLD, in_words, micros};
 use crate::expr::{Budget, ExprError, Scope, root_of};
-use crate::program::{Change, Hold, Trigger};
+use crate::program::{Hold, Trigger};
+use crate::triggers::HeldSince;
 use crate::value::{Timestamp, Unreadable, Value};
 
 /// What is stored while the time runs.
@@ -163,11 +164,8 @@ fn still_holds(trigger: &Trigger, armed: &Armed, scope: &dyn Scope, budget: &mut
         return Err(Reason::new(Code::HoldEntityGone, clause, found));
     }
     let since = Since { armed, now: scope };
-    match &trigger.change {
-        Change::Any => {}
-        Change::State(transition) => transition.holds(&armed.old, &armed.new, now)?,
-        Change::Numeric(range) => range.holds(&since, budget)?,
-    }
+    let held = HeldSince { old: &armed.old, new: &armed.new, now, scope: &since };
+    trigger.change.meant().holds(&held, budget)?;
     clause::filter(trigger.filter.as_ref(), &since, budget)
         .map_err(|reason| Reason { code: Code::HoldBroken, ..reason })
 }

@@ -14,12 +14,11 @@ pub mod hold;
 pub mod hot;
 pub mod key;
 pub mod mode;
-pub mod numeric;
 pub mod slow;
-pub mod state;
 pub mod tenant_view;
 pub mod window;
 
+use crate::value::Value;
 use std::fmt;
 
 /// Which gate said no. The order is the order of the gates.
@@ -183,6 +182,16 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.code.word(), self.clause)?;
         if self.found.is_empty() { Ok(()) } else { write!(f, "; {}", self.found) }
+    }
+}
+
+/// A value for people, not longer than a line.
+pub(crate) fn shown(value: &Value) -> String {
+    const LONGEST: usize = 80;
+    let text = value.to_json();
+    match text.char_indices().nth(LONGEST) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
     }
 }
 

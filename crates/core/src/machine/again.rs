@@ -4,7 +4,8 @@
 //! failed. Only a step that the caller names begins anew, with all steps after it in its lane.
 
 use super::{Frame, State, Thread, Wait, WaitFor};
-use crate::program::{Action, Op, Program};
+use crate::program::{Op, Program};
+use crate::steps::StepKind;
 use std::ops::Range;
 
 /// Why a run cannot go on at a step.
@@ -182,12 +183,11 @@ impl Program {
             None => self.steps[step].path.matches('[').count() == 1,
             Some(lane) => {
                 // the rows of a bulk step have runs of their own
-                let in_bulk = self.steps.iter().any(|step| match step.action {
-                    Action::Bulk { body, .. } if body > lane.code.start => self.bulk_code(body).contains(&pc),
-                    _ => false,
-                });
+                let bodies = self.steps.iter().filter_map(|step| step.action.body_of_rows());
+                let mut bodies = bodies.filter(|body| *body > lane.code.start);
+                let in_bulk = bodies.any(|body| self.bulk_code(body).contains(&pc));
                 let around = self.around(step);
-                !in_bulk && around.into_iter().all(|step| matches!(self.steps[step].action, Action::Sequence))
+                !in_bulk && around.into_iter().all(|step| self.steps[step].action.kind() == StepKind::Sequence)
             }
         }
     }

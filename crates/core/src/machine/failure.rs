@@ -15,7 +15,7 @@ impl Machine<'_> {
 
     /// The step at which a thread stands has failed, begun at `since` if not just now. `given` is what it leaves behind
     /// beside the error.
-    pub(super) fn try_again_or_fail(
+    pub(crate) fn try_again_or_fail(
         &mut self,
         place: usize,
         since: Option<i64>,
@@ -77,7 +77,7 @@ impl Machine<'_> {
     }
 
     /// A step has failed, and there is nothing to be tried again.
-    pub(super) fn failed(&mut self, place: usize, number: usize, error: Value) {
+    pub(crate) fn failed(&mut self, place: usize, number: usize, error: Value) {
         self.failed_for_good(place, number, None, Vec::new(), error);
     }
 
@@ -117,7 +117,7 @@ impl Machine<'_> {
     }
 
     /// The run has failed: its `on_failure` steps come next, if it has any and is not at them already.
-    pub(super) fn run_failed(&mut self, reason: &str, step: Option<String>, error: Value) {
+    pub(crate) fn run_failed(&mut self, reason: &str, step: Option<String>, error: Value) {
         let error = match &step {
             Some(id) => super::waits::with(error, "step", Value::text(id)),
             None => error,
@@ -150,7 +150,7 @@ impl Machine<'_> {
     }
 
     /// The run has ended: nothing can wake it any more.
-    pub(super) fn finish(&mut self, end: End) {
+    pub(crate) fn finish(&mut self, end: End) {
         self.abandon_runs();
         self.end = Some(end);
     }

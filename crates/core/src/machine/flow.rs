@@ -2,56 +2,12 @@
 
 use super::{End, Frame, Kept, LaneFailure, MAX_ROUNDS, Machine, Thread, ThreadScope, Wait, WaitFor, error, fault};
 use crate::expr::{Budget, Scope};
-use crate::program::{Action, Repeat, StopStatus, Target};
+use crate::program::StopStatus;
+use crate::steps::Repeat;
 use crate::value::Value;
 
 impl Machine<'_> {
-    pub(super) fn branch(&mut self, place: usize, number: usize, answer: bool, target: Option<&Target>) {
-        let mut result = vec![("answer".into(), Value::Bool(answer))];
-        if let Some(target) = target {
-            result.push(("to".into(), Value::text(&self.program.steps[target.step].id)));
-        }
-        self.record(number, "completed", Some(Value::object(result)), None);
-        let Some(target) = target else { return self.step_on(place) };
-        for skipped in &target.skipped {
-            self.record(*skipped, "skipped", None, None);
-        }
-        while self.state.threads[place].frames.len() > target.frames {
-            self.pop_frame(place);
-        }
-        self.state.threads[place].pc = target.pc;
-    }
-
-    pub(super) fn stop(
-        &mut self,
-        place: usize,
-        number: usize,
-        status: StopStatus,
-        message: Option<&crate::template::Template>,
-        world: &dyn Scope,
-    ) {
-        let text = message.map(|message| {
-            let scope = ThreadScope::new(world, &self.state, &self.state.threads[place], &self.steps);
-            message.render(&scope, &mut Budget::default()).map_err(|error| fault(&error, message.text()))
-        });
-        let text = match text.transpose() {
-            Ok(text) => text,
-            Err(error) => return self.failed(place, number, error),
-        };
-        let told = text.as_ref().map(|text| Value::object(vec![("message".into(), Value::text(text))]));
-        self.record(number, "completed", told, None);
-        let step = self.program.steps[number].id.clone();
-        // What has failed stays failed, however its on_failure steps end.
-        if status == StopStatus::Failed || self.state.failing.is_some() {
-            let error = error("P0001", text.as_deref().unwrap_or("the run was stopped as failed"), None);
-            return self.run_failed("stopped", Some(step), error);
-        }
-        let reason = Some("stopped".to_owned());
-        let error = (status == StopStatus::Cancelled).then(|| text.map(|text| error("P0001", &text, None))).flatten();
-        self.finish(End { status, reason, step: Some(step), error });
-    }
-
-    pub(super) fn pop_frame(&mut self, place: usize) {
+    pub(crate) fn pop_frame(&mut self, place: usize) {
         if let Some(frame) = self.state.threads[place].frames.pop() {
             self.count_left(place, &frame);
             self.state.threads[place].vars = frame.vars;
@@ -60,7 +16,7 @@ impl Machine<'_> {
 
     pub(super) fn begin_loop(&mut self, place: usize, number: usize, done: usize, world: &dyn Scope) {
         let program = self.program;
-        let Action::Repeat(repeat) = &program.steps[number].action else { return self.step_on(place) };
+        let Some(repeat) = program.steps[number].action.repeat() else { return self.step_on(place) };
         let evaluate = |expr: &crate::expr::Expr| {
             let scope = ThreadScope::new(world, &self.state, &self.state.threads[place], &self.steps);
             expr.eval(&scope, &mut Budget::default()).map_err(|error| fault(&error, expr.text()))
@@ -84,7 +40,7 @@ impl Machine<'_> {
         thread.frames.push(Frame { vars: thread.vars.clone(), round: 1, rounds, items, counted: 0 });
         let begin = match repeat {
             Repeat::While(condition) => self.holds(place, condition, world),
-            _ => Ok(true),
+            Repeat::Count(_) | Repeat::Until(_) | Repeat::Each(_) => Ok(true),
         };
         match begin {
             Ok(true) => self.state.threads[place].pc += 1,
@@ -101,17 +57,19 @@ impl Machine<'_> {
 
     pub(super) fn next_round(&mut self, place: usize, number: usize, body: usize, world: &dyn Scope) {
         let program = self.program;
-        let Action::Repeat(repeat) = &program.steps[number].action else { return self.step_on(place) };
+        let Some(repeat) = program.steps[number].action.repeat() else { return self.step_on(place) };
         let again = match repeat {
             Repeat::Until(condition) => self.holds(place, condition, world).map(|holds| !holds),
-            _ => Ok(true),
+            Repeat::Count(_) | Repeat::While(_) | Repeat::Each(_) => Ok(true),
         };
         let Some(frame) = self.state.threads[place].frames.last_mut() else { return self.step_on(place) };
         frame.round += 1;
         let (round, rounds) = (frame.round, frame.rounds);
         let again = match (again, repeat) {
             (Ok(true), Repeat::While(condition)) => self.holds(place, condition, world),
-            (Ok(true), _) => Ok(rounds.is_none_or(|rounds| round <= rounds)),
+            (Ok(true), Repeat::Count(_) | Repeat::Until(_) | Repeat::Each(_)) => {
+                Ok(rounds.is_none_or(|rounds| round <= rounds))
+            }
             (other, _) => other,
         };
         match again {

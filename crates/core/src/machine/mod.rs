@@ -5,7 +5,6 @@
 //! or years later, is the same machine with the same state.
 
 mod again;
-mod bulk;
 mod count;
 mod failure;
 mod flow;
@@ -13,17 +12,20 @@ mod scope;
 mod state;
 mod waits;
 
+pub use crate::steps::{MAX_SIGNAL, Surroundings};
 pub use again::NoStart;
-pub use bulk::Surroundings;
 pub use count::MOST_STEPS;
 pub use failure::{error, fault, text_of};
 pub use scope::ThreadScope;
 pub use state::{Failing, Frame, JobItem, Kept, LaneFailure, State, Thread, Wait, WaitFor};
-pub use waits::{Cause, MAX_SIGNAL, Woke};
+pub use waits::{Cause, Woke};
+pub(crate) use waits::{waited, with};
 
 use crate::condition::Condition;
 use crate::expr::{Budget, Scope};
-use crate::program::{Action, Op, Program, Step, StopStatus};
+use crate::program::{Op, Program, Step, StopStatus};
+use crate::steps;
+use crate::template::Template;
 use crate::value::Value;
 use std::cell::OnceCell;
 
@@ -98,12 +100,6 @@ pub struct Machine<'p> {
     end: Option<End>,
 }
 
-/// Does the walk go on by itself?
-enum Flow {
-    On,
-    Act,
-}
-
 impl<'p> Machine<'p> {
     /// Takes up a run where it stands.
     pub fn new(program: &'p Program, state: State, seed: u64, key: Option<String>) -> Machine<'p> {
@@ -152,7 +148,28 @@ impl<'p> Machine<'p> {
         ThreadScope::new(world, &self.state, &self.state.threads[self.place_of(thread)], &self.steps)
     }
 
-    fn place_of(&self, thread: u32) -> usize {
+    /// The same, by the place of the thread in the state.
+    pub(crate) fn scope_at<'a>(&'a self, place: usize, world: &'a dyn Scope) -> ThreadScope<'a> {
+        ThreadScope::new(world, &self.state, &self.state.threads[place], &self.steps)
+    }
+
+    /// The text that a template has now.
+    pub(crate) fn render(&self, place: usize, template: &Template, world: &dyn Scope) -> Result<String, Value> {
+        let text = template.render(&self.scope_at(place, world), &mut Budget::default());
+        text.map_err(|problem| fault(&problem, template.text()))
+    }
+
+    /// The condition of a wait could not be evaluated.
+    pub(crate) fn warn(&mut self, step: usize, message: String) {
+        self.warnings.push((step, message));
+    }
+
+    /// What a signal's key is compared with, unless the step says otherwise.
+    pub(crate) fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    pub(crate) fn place_of(&self, thread: u32) -> usize {
         self.state.threads.iter().position(|other| other.id == thread).unwrap_or_default()
     }
 
@@ -174,7 +191,8 @@ impl<'p> Machine<'p> {
                 return Next::End(end.clone());
             }
             let Some(place) = self.state.threads.iter().position(|thread| thread.wait.is_none()) else {
-                if self.look_at_news(world) {
+                let news = std::mem::take(&mut self.news) && self.state.threads.len() > 1;
+                if news && steps::look_at_news(self, world) {
                     continue;
                 }
                 return Next::Suspend;
@@ -186,13 +204,15 @@ impl<'p> Machine<'p> {
                 continue;
             };
             match op {
-                Op::Act(step) => match self.act(place, *step, world) {
-                    Flow::On => {}
-                    Flow::Act => {
+                Op::Act(step) => match self.admits(place, *step, world) {
+                    Some(true) if program.steps[*step].action.take(self, place, *step, world) => {}
+                    Some(true) => {
                         let thread = self.state.threads[place].id;
                         self.named = Some(thread);
                         return Next::Act { thread, step: *step };
                     }
+                    Some(false) => self.step_on(place),
+                    None => {}
                 },
                 Op::Begin { step, past } => match self.admits(place, *step, world) {
                     Some(true) => self.state.threads[place].pc += 1,
@@ -205,9 +225,8 @@ impl<'p> Machine<'p> {
                 }
                 Op::Jump(target) => self.state.threads[place].pc = *target,
                 Op::Way { step, way, otherwise } => {
-                    let ways =
-                        if let Action::Choose(ways) = &program.steps[*step].action { ways.as_slice() } else { &[] };
-                    match ways.get(*way).map_or(Ok(false), |condition| self.holds(place, condition, world)) {
+                    let condition = program.steps[*step].action.way(*way);
+                    match condition.map_or(Ok(false), |condition| self.holds(place, condition, world)) {
                         Ok(true) => self.state.threads[place].pc += 1,
                         Ok(false) => self.state.threads[place].pc = *otherwise,
                         Err(error) => self.failed(place, *step, error),
@@ -292,12 +311,12 @@ impl<'p> Machine<'p> {
         (self.program.step_at(thread.pc), thread.failed + 1)
     }
 
-    fn timeout_of(&self, step: usize, now: i64) -> Option<i64> {
+    pub(crate) fn timeout_of(&self, step: usize, now: i64) -> Option<i64> {
         self.program.steps[step].timeout_ms.map(|ms| now.saturating_add(ms.saturating_mul(1000)))
     }
 
     /// Goes on behind the step at which a thread stands.
-    fn step_on(&mut self, place: usize) {
+    pub(crate) fn step_on(&mut self, place: usize) {
         let thread = &mut self.state.threads[place];
         thread.pc += 1;
         thread.failed = 0;
@@ -312,18 +331,18 @@ impl<'p> Machine<'p> {
         self.state.threads[place].wait = None;
     }
 
-    fn suspend(&mut self, place: usize, step: usize, what: WaitFor, now: i64, due: Option<i64>) {
+    pub(crate) fn suspend(&mut self, place: usize, step: usize, what: WaitFor, now: i64, due: Option<i64>) {
         let no = self.state.next_wait;
         self.state.next_wait += 1;
         self.state.threads[place].wait = Some(Wait { no, step, what, since: now, due });
         self.named = None;
     }
 
-    fn push(&mut self, record: Record) {
+    pub(crate) fn push(&mut self, record: Record) {
         self.records.push(record);
     }
 
-    fn record(&mut self, step: usize, status: &'static str, result: Option<Value>, error: Option<Value>) {
+    pub(crate) fn record(&mut self, step: usize, status: &'static str, result: Option<Value>, error: Option<Value>) {
         self.push(Record { step, status, attempt: 1, since: None, result, error });
     }
 
@@ -337,9 +356,10 @@ impl<'p> Machine<'p> {
         self.news = true;
     }
 
-    fn holds(&self, place: usize, condition: &Condition, world: &dyn Scope) -> Result<bool, Value> {
-        let scope = ThreadScope::new(world, &self.state, &self.state.threads[place], &self.steps);
-        condition.holds(&scope, &mut Budget::default()).map_err(|error| fault(&error, &text_of(condition)))
+    pub(crate) fn holds(&self, place: usize, condition: &Condition, world: &dyn Scope) -> Result<bool, Value> {
+        condition
+            .holds(&self.scope_at(place, world), &mut Budget::default())
+            .map_err(|error| fault(&error, &text_of(condition)))
     }
 
     /// Is a step to be done? None if that alone has failed or ended something.
@@ -376,89 +396,6 @@ impl<'p> Machine<'p> {
                 None
             }
         }
-    }
-
-    fn act(&mut self, place: usize, number: usize, world: &dyn Scope) -> Flow {
-        match self.admits(place, number, world) {
-            Some(true) => {}
-            Some(false) => {
-                self.step_on(place);
-                return Flow::On;
-            }
-            None => return Flow::On,
-        }
-        let program = self.program;
-        let step = &program.steps[number];
-        match &step.action {
-            Action::Sql(_)
-            | Action::Call { .. }
-            | Action::Publish { .. }
-            | Action::Notify { .. }
-            | Action::StoreState { .. }
-            | Action::Webhook(_)
-            | Action::Run { .. }
-            | Action::Bulk { .. } => return Flow::Act,
-            Action::Set(variables) => self.set(place, number, variables, world),
-            Action::Branch { condition, yes, no } => match self.holds(place, condition, world) {
-                Ok(answer) => self.branch(place, number, answer, if answer { yes } else { no }.as_ref()),
-                Err(error) => self.failed(place, number, error),
-            },
-            Action::Require { condition, end } => match self.holds(place, condition, world) {
-                Ok(answer) => {
-                    let passed = Value::object(vec![("passed".into(), Value::Bool(answer))]);
-                    self.record(number, "completed", Some(passed), None);
-                    if answer {
-                        self.step_on(place);
-                    } else {
-                        self.state.threads[place].pc = *end;
-                    }
-                }
-                Err(error) => self.failed(place, number, error),
-            },
-            Action::Stop { status, message } => self.stop(place, number, *status, message.as_ref(), world),
-            Action::Delay(_) | Action::WaitUntil(_) | Action::WaitForEvent { .. } | Action::WaitSignal { .. } => {
-                self.begin_wait(place, number, world);
-            }
-            Action::Choose(_) | Action::Repeat(_) | Action::Parallel | Action::Sequence => self.step_on(place),
-        }
-        Flow::On
-    }
-
-    fn set(
-        &mut self,
-        place: usize,
-        number: usize,
-        variables: &[(String, crate::template::JsonTemplate)],
-        world: &dyn Scope,
-    ) {
-        let before = self.state.threads[place].vars.clone();
-        // Each sees those before it.
-        for (name, template) in variables {
-            let value = {
-                let scope = ThreadScope::new(world, &self.state, &self.state.threads[place], &self.steps);
-                template.eval(&scope, &mut Budget::default())
-            };
-            match value {
-                Ok(value) => {
-                    let vars = &mut self.state.threads[place].vars.0;
-                    let mut entries: Vec<_> = match &*vars {
-                        Value::Object(object) => object.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
-                        _ => Vec::new(),
-                    };
-                    entries.retain(|(known, _)| &**known != name);
-                    entries.push((name.as_str().into(), value));
-                    *vars = Value::object(entries);
-                }
-                Err(error) => {
-                    self.state.threads[place].vars = before;
-                    let error = fault(&error, template.text());
-                    return self.try_again_or_fail(place, None, Vec::new(), error, world.now().0);
-                }
-            }
-        }
-        let attempt = self.state.threads[place].failed + 1;
-        self.push(Record { step: number, status: "completed", attempt, since: None, result: None, error: None });
-        self.step_on(place);
     }
 }
 

@@ -5,20 +5,19 @@ mod compile;
 mod parts;
 mod retry;
 mod trigger;
-mod variables;
-mod webhook;
 
+pub use crate::steps::Action;
+pub use crate::triggers::{Change, Matcher, Measure, Range, Transition};
+pub(crate) use compile::{Block, Compiler};
 pub use compile::{compile, compile_parts};
+pub(crate) use parts::{Parts, duration_text, shown};
 pub use retry::{Backoff, Retry, is_retryable};
 pub(crate) use retry::{length, unit};
-pub use trigger::{Change, Dedup, Hold, Limits, Matcher, Measure, Range, Transition, Trigger};
+pub use trigger::{Dedup, Hold, Limits, Trigger};
 
 use crate::condition::Condition;
-use crate::definition::{OnPause, Ordering, StepKind};
+use crate::definition::{OnPause, Ordering};
 use crate::expr::Expr;
-use crate::template::{JsonTemplate, SqlTemplate, Template};
-use crate::value::Duration;
-use crate::webhook::Webhook;
 
 /// What an automation does.
 #[derive(Clone, Debug)]
@@ -74,138 +73,6 @@ pub struct Step {
     pub within: Option<usize>,
     /// How many frames are open where it stands.
     pub frames: usize,
-}
-
-/// What a step does, with its texts parsed.
-#[derive(Clone, Debug)]
-pub enum Action {
-    /// Runs SQL.
-    Sql(SqlTemplate),
-    /// Calls a function (jsonb) -> jsonb.
-    Call {
-        /// As the author named it.
-        function: String,
-        /// Its argument.
-        args: JsonTemplate,
-    },
-    /// Publishes an event.
-    Publish {
-        /// On this topic.
-        topic: Template,
-        /// With this payload.
-        payload: JsonTemplate,
-    },
-    /// Sends a NOTIFY.
-    Notify {
-        /// On this channel.
-        channel: Template,
-        /// With this payload.
-        payload: JsonTemplate,
-    },
-    /// Gives variables their values.
-    Set(Vec<(String, JsonTemplate)>),
-    /// Gives an entity without a table its state.
-    StoreState {
-        /// Its kind.
-        kind: Template,
-        /// Its id.
-        entity: Template,
-        /// Its state; null removes it.
-        state: JsonTemplate,
-    },
-    /// Puts a message into the outbox.
-    Webhook(Box<Webhook>),
-    /// Starts another automation and waits for its end.
-    Run {
-        /// Which one.
-        automation: String,
-        /// The payload it is started with.
-        args: JsonTemplate,
-    },
-    /// Waits for a time.
-    Delay(Delay),
-    /// Waits until a condition holds.
-    WaitUntil(Condition),
-    /// Waits for an event.
-    WaitForEvent {
-        /// On a topic that matches this.
-        topic: Template,
-        /// For which this holds.
-        filter: Option<Condition>,
-        /// Events up to this many microseconds before the wait count as well.
-        lookback: Option<i64>,
-    },
-    /// Waits for a signal.
-    WaitSignal {
-        /// Of this name.
-        signal: Template,
-        /// With this key; the run's own if it is not given.
-        key: Option<Template>,
-    },
-    /// Goes on at one of two steps.
-    Branch {
-        /// Decides.
-        condition: Condition,
-        /// Where to go if it holds; the next step if it is not given.
-        yes: Option<Target>,
-        /// Where to go if it does not.
-        no: Option<Target>,
-    },
-    /// Takes the first way whose condition holds.
-    Choose(Vec<Condition>),
-    /// Does its steps again and again.
-    Repeat(Repeat),
-    /// Does its steps for each row of a query, each row in a run of its own.
-    Bulk {
-        /// Which rows.
-        query: SqlTemplate,
-        /// Most rows in a second.
-        rate: Option<f64>,
-        /// Where the run of a row begins.
-        body: usize,
-    },
-    /// Does its steps side by side.
-    Parallel,
-    /// Does its steps one after the other.
-    Sequence,
-    /// Ends the sequence it stands in unless a condition holds.
-    Require {
-        /// Decides.
-        condition: Condition,
-        /// The end of the sequence.
-        end: usize,
-    },
-    /// Ends the run.
-    Stop {
-        /// How.
-        status: StopStatus,
-        /// Why.
-        message: Option<Template>,
-    },
-}
-
-/// For how long to wait.
-#[derive(Clone, Debug)]
-pub enum Delay {
-    /// This long.
-    For(Duration),
-    /// As long as this says.
-    Computed(Template),
-    /// Until the instant that this says.
-    Until(Template),
-}
-
-/// How often the steps of a loop are done.
-#[derive(Clone, Debug)]
-pub enum Repeat {
-    /// So many times.
-    Count(Expr),
-    /// While this holds.
-    While(Condition),
-    /// Until this holds, at least once.
-    Until(Condition),
-    /// Once for each item.
-    Each(Expr),
 }
 
 /// How a `stop` ends the run.
@@ -338,52 +205,8 @@ impl Program {
         let starts = |trigger: &Trigger| {
             trigger.kind.as_deref() == Some(kind) || trigger.patterns.iter().any(|pattern| is_of(pattern))
         };
-        let waits = |step: &Step| matches!(&step.action, Action::WaitForEvent { topic, .. } if is_of(topic.text()));
+        let waits = |step: &Step| step.action.awaited_event().is_some_and(|event| is_of(event.topic.text()));
         let reads = |condition: &Condition| condition.references().entities.iter().any(|entity| entity.kind == kind);
         self.triggers.iter().any(starts) || self.steps.iter().any(waits) || self.conditions().into_iter().any(reads)
-    }
-}
-
-impl Action {
-    /// The conditions that it is about.
-    pub fn conditions(&self) -> &[Condition] {
-        match self {
-            Action::WaitUntil(condition)
-            | Action::WaitForEvent { filter: Some(condition), .. }
-            | Action::Branch { condition, .. }
-            | Action::Require { condition, .. }
-            | Action::Repeat(Repeat::While(condition) | Repeat::Until(condition)) => std::slice::from_ref(condition),
-            Action::Choose(ways) => ways,
-            _ => &[],
-        }
-    }
-
-    /// The kind of step it came from.
-    pub fn kind(&self) -> StepKind {
-        match self {
-            Action::Sql(_) => StepKind::Sql,
-            Action::Call { .. } => StepKind::Call,
-            Action::Publish { .. } => StepKind::Publish,
-            Action::Notify { .. } => StepKind::Notify,
-            Action::Set(_) => StepKind::Set,
-            Action::StoreState { .. } => StepKind::StoreState,
-            Action::Webhook(_) => StepKind::Webhook,
-            Action::Run { .. } => StepKind::Run,
-            Action::Delay(_) => StepKind::Delay,
-            Action::WaitUntil(_) => StepKind::WaitUntil,
-            Action::WaitForEvent { .. } => StepKind::WaitForEvent,
-            Action::WaitSignal { .. } => StepKind::WaitSignal,
-            Action::Branch { .. } => StepKind::Branch,
-            Action::Choose(_) => StepKind::Choose,
-            Action::Repeat(Repeat::Count(_)) => StepKind::RepeatCount,
-            Action::Repeat(Repeat::While(_)) => StepKind::RepeatWhile,
-            Action::Repeat(Repeat::Until(_)) => StepKind::RepeatUntil,
-            Action::Repeat(Repeat::Each(_)) => StepKind::ForEach,
-            Action::Bulk { .. } => StepKind::Bulk,
-            Action::Parallel => StepKind::Parallel,
-            Action::Sequence => StepKind::Sequence,
-            Action::Require { .. } => StepKind::Require,
-            Action::Stop { .. } => StepKind::Stop,
-        }
     }
 }

@@ -9,7 +9,7 @@ use crate::value::Duration;
 use serde_json::Value as Json;
 
 /// A step, or whatever else has texts, and where problems with it go.
-pub(super) struct Parts<'a> {
+pub(crate) struct Parts<'a> {
     /// Its path in the document.
     pub path: String,
     /// The same in words, e.g. `step "charge"`.
@@ -105,7 +105,7 @@ impl Parts<'_> {
 }
 
 /// The text of a duration in either form.
-pub(super) fn duration_text(given: &Json) -> Option<String> {
+pub(crate) fn duration_text(given: &Json) -> Option<String> {
     match given {
         Json::String(text) => Some(text.clone()),
         Json::Number(number) => Some(format!("{number} seconds")),
@@ -122,7 +122,7 @@ pub(super) fn duration_text(given: &Json) -> Option<String> {
 }
 
 /// The text in which a caret can point.
-pub(super) fn shown(given: &Json) -> String {
+pub(crate) fn shown(given: &Json) -> String {
     match given {
         Json::String(text) => text.clone(),
         other => other.to_string(),

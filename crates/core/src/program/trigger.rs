@@ -2,16 +2,14 @@
 
 use super::parts::Parts;
 use crate::condition::Condition;
-use crate::cron::{Cron, parse_zone};
 use crate::definition::{DEFAULT_TTL, Document, Mode, On, Problem, TriggerDef, micros};
 use crate::expr::Expr;
 use crate::gate::breaker;
 use crate::gate::hot::Rate;
 use crate::gate::window::{Refire, Window};
-use crate::schedule::{Missed, Overlap, Schedule, Timetable};
+use crate::schedule::Schedule;
 use crate::template::Template;
-use crate::topic;
-use crate::value::Value;
+use crate::triggers::{Change, verbs};
 use serde_json::Value as Json;
 
 /// One trigger.
@@ -43,68 +41,6 @@ pub struct Trigger {
     pub enabled: bool,
     /// Changes with anything in its definition but its name; an armed `hold_for` of another one is dropped.
     pub fingerprint: i64,
-}
-
-/// What must have happened to the entity of the event.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Change {
-    /// Whatever the topic says.
-    Any,
-    /// A transition of a field.
-    State(Transition),
-    /// A number came into a range.
-    Numeric(Range),
-}
-
-/// From what to what, as in Home Assistant's `state` trigger.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Transition {
-    /// The field; the whole entity if none is given.
-    pub field: Option<String>,
-    /// What it was.
-    pub from: Option<Matcher>,
-    /// What it is.
-    pub to: Option<Matcher>,
-}
-
-/// Which values are meant. Null is the value of what does not exist.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Matcher {
-    /// One of these.
-    OneOf(Vec<Value>),
-    /// None of these.
-    NoneOf(Vec<Value>),
-}
-
-impl Matcher {
-    /// The values that it names.
-    pub fn values(&self) -> &[Value] {
-        match self {
-            Matcher::OneOf(values) | Matcher::NoneOf(values) => values,
-        }
-    }
-}
-
-/// A range that a number comes into, as in Home Assistant's `numeric_state` trigger.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Range {
-    /// The number.
-    pub value: Measure,
-    /// The range begins above this.
-    pub above: Option<Expr>,
-    /// It ends below this.
-    pub below: Option<Expr>,
-    /// Fire on every change inside, not only on coming in.
-    pub level: bool,
-}
-
-/// Where the number is found.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Measure {
-    /// In a field of the entity.
-    Field(String),
-    /// By an expression over `new`.
-    Expr(Expr),
 }
 
 /// How long something must be so.
@@ -153,10 +89,7 @@ pub struct Dedup {
 impl Trigger {
     /// Does nothing but the event decide whether the change is the one that is meant?
     pub fn has_pure_change(&self) -> bool {
-        match &self.change {
-            Change::Any | Change::State(_) => true,
-            Change::Numeric(range) => range.each_expr().all(Expr::is_pure_event),
-        }
+        self.change.meant().expressions().iter().all(|(_, expr)| expr.is_pure_event())
     }
 
     /// Does nothing but the event decide what the change and the filter say? Then routing can tell.
@@ -166,14 +99,7 @@ impl Trigger {
 
     /// Its expressions beside the filter, each with the field of the document that holds it.
     pub fn expressions(&self) -> Vec<(&'static str, &Expr)> {
-        let mut found = Vec::new();
-        if let Change::Numeric(range) = &self.change {
-            if let Measure::Expr(expr) = &range.value {
-                found.push(("value", expr));
-            }
-            found.extend(range.above.iter().map(|expr| ("above", expr)));
-            found.extend(range.below.iter().map(|expr| ("below", expr)));
-        }
+        let mut found = self.change.meant().expressions();
         found.extend(self.window.iter().filter_map(|window| window.per.as_ref()).map(|expr| ("window.per", expr)));
         if let Some(Hold::Computed(template)) = &self.hold_for {
             found.extend(template.expressions().map(|(expr, _)| ("hold_for", expr)));
@@ -183,11 +109,7 @@ impl Trigger {
 
     /// The field of the entity that it names, for the columns of a watched table.
     pub fn field(&self) -> Option<&str> {
-        match &self.change {
-            Change::State(transition) => transition.field.as_deref(),
-            Change::Numeric(Range { value: Measure::Field(field), .. }) => Some(field),
-            _ => None,
-        }
+        self.change.meant().field()
     }
 
     /// Is it about the changes of an entity?
@@ -206,47 +128,17 @@ impl Trigger {
     }
 }
 
-impl Range {
-    /// Its expressions.
-    pub fn each_expr(&self) -> impl Iterator<Item = &Expr> {
-        let value = match &self.value {
-            Measure::Expr(expr) => Some(expr),
-            Measure::Field(_) => None,
-        };
-        value.into_iter().chain(&self.above).chain(&self.below)
-    }
-}
-
-/// Topics of the changes of a kind.
-fn verbs(kind: &str, verbs: &[&str]) -> Vec<String> {
-    verbs.iter().map(|verb| format!("{kind}.{verb}")).collect()
-}
-
 /// Compiles a trigger. What could not be parsed has left a problem behind.
 pub(super) fn trigger(def: &TriggerDef, place: usize, problems: &mut Vec<Problem>) -> Option<Trigger> {
     let id = def.id.clone().unwrap_or_default();
     let mut parts = Parts { path: format!("triggers[{place}]"), place: format!("trigger \"{id}\""), problems };
     let filter = parts.condition(def.filter.as_ref(), "filter");
-    let kind = def.kind.clone().unwrap_or_default();
-    let mut patterns = match def.on {
-        On::Created => verbs(&kind, &["created"]),
-        On::Updated => verbs(&kind, &["updated"]),
-        On::Deleted => verbs(&kind, &["deleted"]),
-        On::Changed | On::State => verbs(&kind, &["created", "updated", "deleted"]),
-        On::Numeric if def.level => verbs(&kind, &["created", "updated"]),
-        On::Numeric => verbs(&kind, &["updated"]),
-        On::Cron | On::Interval | On::Call => Vec::new(),
-        On::Event => {
-            let text = def.topic.clone().unwrap_or_default();
-            parts.parsed(topic::validate(&text), "topic", &text)?;
-            vec![topic::canonical(&text)]
-        }
-    };
+    let mut patterns = def.on.patterns(def, &mut parts)?;
     if !def.enabled {
         patterns.clear();
     }
-    let change = change(def, &mut parts);
-    let schedule = schedule(def, &mut parts);
+    let change = def.on.change(def, &mut parts);
+    let schedule = def.on.schedule(def, &mut parts);
     let window = def.window.as_ref().and_then(|given| window(given, &mut parts));
     let hold_for = def.hold_for.as_ref().and_then(|text| match micros(&Json::String(text.clone())) {
         Some(micros) => Some(Hold::For(micros)),
@@ -268,66 +160,6 @@ pub(super) fn trigger(def: &TriggerDef, place: usize, problems: &mut Vec<Problem
         enabled: def.enabled,
         fingerprint: fingerprint(def),
     })
-}
-
-fn change(def: &TriggerDef, parts: &mut Parts<'_>) -> Option<Change> {
-    Some(match def.on {
-        On::State => {
-            let values = |given: &Json| one_or_more(given).iter().map(Value::from_serde).collect();
-            let side = |only: &Option<Json>, not: &Option<Json>| match (only, not) {
-                (Some(only), _) => Some(Matcher::OneOf(values(only))),
-                (None, Some(not)) => Some(Matcher::NoneOf(values(not))),
-                (None, None) => None,
-            };
-            let (from, to) = (side(&def.from, &def.not_from), side(&def.to, &def.not_to));
-            Change::State(Transition { field: def.field.clone(), from, to })
-        }
-        On::Numeric => {
-            let value = match (&def.field, &def.value) {
-                (Some(field), _) => Some(Measure::Field(field.clone())),
-                (None, value) => parts.expression(value.as_ref(), "value").map(Measure::Expr),
-            };
-            if let Some(Measure::Expr(expr)) = &value
-                && expr.roots().contains("event")
-            {
-                // it is worked out for the entity as it was, too, and `event` is only about this change
-                let message = format!("\"value\" of {} reads the event", parts.place);
-                parts.wrong("value", &message, "Read the entity through new, as in new.total - new.paid.");
-            }
-            let above = parts.expression(def.above.as_ref(), "above");
-            let below = parts.expression(def.below.as_ref(), "below");
-            Change::Numeric(Range { value: value?, above, below, level: def.level })
-        }
-        _ => Change::Any,
-    })
-}
-
-fn schedule(def: &TriggerDef, parts: &mut Parts<'_>) -> Option<Schedule> {
-    let (timetable, text) = match def.on {
-        On::Cron => {
-            let (text, zone) = (def.expr.as_deref().unwrap_or_default(), def.timezone.as_deref().unwrap_or("UTC"));
-            let cron = parts.parsed(Cron::parse(text), "expr", text);
-            let zone = parts.parsed(parse_zone(zone), "timezone", zone);
-            let (cron, zone) = (cron?, zone?);
-            (Timetable::Cron(Box::new(cron), zone), format!("{text} {}", zone.name()))
-        }
-        On::Interval => {
-            let every = def.every.clone()?;
-            (Timetable::Every(micros(&Json::String(every.clone()))?), format!("every {every}"))
-        }
-        _ => return None,
-    };
-    let missed = match &def.missed {
-        None => Missed::Once,
-        Some(Json::Object(fields)) => Missed::All(fields.get("all").and_then(Json::as_u64).unwrap_or(1) as usize),
-        Some(_) => Missed::Skip,
-    };
-    let overlap = match def.overlap.as_deref() {
-        Some("allow") => Overlap::Allow,
-        Some("queue") => Overlap::Queue,
-        _ => Overlap::Skip,
-    };
-    Some(Schedule { timetable, missed, overlap, text })
 }
 
 fn window(given: &Json, parts: &mut Parts<'_>) -> Option<Window> {
@@ -366,15 +198,12 @@ pub(super) fn limits(document: &Document, problems: &mut Vec<Problem>) -> Limits
     }
 }
 
-fn one_or_more(value: &Json) -> &[Json] {
-    match value {
+fn texts(value: &Json) -> Vec<String> {
+    let one_or_more = match value {
         Json::Array(items) => items,
         other => std::slice::from_ref(other),
-    }
-}
-
-fn texts(value: &Json) -> Vec<String> {
-    one_or_more(value).iter().filter_map(Json::as_str).map(str::to_owned).collect()
+    };
+    one_or_more.iter().filter_map(Json::as_str).map(str::to_owned).collect()
 }
 
 /// FNV-1a over the trigger as it is kept. It is stored, so it must be the same in every version of the program.

@@ -169,7 +169,7 @@ proptest! {
                     Next::End(_) => return true,
                     Next::Act { thread, step: number } => match &program.steps[number].action {
                         _ if !answers[step % answers.len()] => machine.fail(thread, error("22012", "no", None), now),
-                        automation_core::program::Action::Run { .. } => {
+                        automation_core::program::Action::Run(_) => {
                             child += 1;
                             machine.wait_for_run(thread, child, now);
                         }

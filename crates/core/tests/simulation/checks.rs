@@ -6,6 +6,7 @@ use crate::executor::{fits, key_of, world};
 use automation_core::expr::Budget;
 use automation_core::machine::{Cause, Machine, Next, State, WaitFor, Woke, error};
 use automation_core::program::{Action, Program, StopStatus};
+use automation_core::steps::Publish;
 use automation_core::topic;
 use automation_core::value::Value;
 use std::collections::BTreeSet;
@@ -104,7 +105,7 @@ pub fn replay(program: &Program, run: i64, moves: &[Move], status: &str, output:
                 }
                 _ => {
                     let path = match &program.steps[step].action {
-                        Action::Publish { payload, .. } => {
+                        Action::Publish(Publish { payload, .. }) => {
                             payload.eval(&machine.scope(thread, &world), &mut Budget::default()).ok()
                         }
                         _ => None,

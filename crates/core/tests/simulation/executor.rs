@@ -6,6 +6,7 @@ use crate::database::*;
 use automation_core::expr::Budget;
 use automation_core::machine::{Cause, Machine, Next, State, Wait, WaitFor, Woke, error};
 use automation_core::program::{Action, StopStatus};
+use automation_core::steps::{Publish, Run};
 use automation_core::topic;
 use automation_core::value::{Timestamp, Value};
 
@@ -246,7 +247,7 @@ impl Simulation {
             return Performed::Failed(step);
         }
         match &machine.program().steps[step].action {
-            Action::Run { automation, .. } => {
+            Action::Run(Run { automation, .. }) => {
                 let child = self.next_id();
                 let number = automation.trim_start_matches('a').parse().expect("a0, a1, ...");
                 let event = Event::Started { run: child, automation: number, parent: Some(walk.run) };
@@ -254,7 +255,7 @@ impl Simulation {
                 machine.wait_for_run(thread, child, self.now);
                 Performed::Started(step, child)
             }
-            Action::Publish { payload, .. } => {
+            Action::Publish(Publish { payload, .. }) => {
                 let value = payload.eval(&machine.scope(thread, world), &mut Budget::default()).expect("a payload");
                 let path = value.get("path").and_then(Value::to_text).unwrap_or_default();
                 walk.pending.writes.push(Write::Effect(walk.run, step, path.clone()));

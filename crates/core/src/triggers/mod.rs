@@ -1,0 +1,275 @@
+//! The kinds of triggers, one file each: its form in the document, the topics it listens to, the change or the schedule
+//! that fires it, and the expressions in it.
+//!
+//! Nothing outside of this folder lists the kinds. The list below makes [`On`] of them; the rest of the engine asks [`Form`]
+//! and [`Change`]. The fields of all kinds are in [`TriggerDef`]. CONTRIBUTING.md says how to add a kind.
+
+mod call;
+mod changed;
+mod created;
+mod cron;
+mod deleted;
+mod event;
+mod interval;
+mod numeric;
+#[macro_use]
+mod registry;
+mod state;
+mod updated;
+
+pub use numeric::{Measure, Range, Side};
+pub use state::{Matcher, Transition};
+
+use crate::check::TableShape;
+use crate::definition::{Problem, TriggerDef};
+use crate::expr::{Budget, Expr, ExprError, Scope};
+use crate::gate::{Code, Reason};
+use crate::program::Parts;
+use crate::schedule::{Missed, Overlap, Schedule, Timetable};
+use crate::value::Value;
+use serde_json::{Map, Value as Json};
+
+// The order is the order in which error messages list the kinds.
+trigger_kinds! {
+    /// An entity came into being.
+    Created(created::Created);
+    /// An entity changed.
+    Updated(updated::Updated);
+    /// An entity is gone.
+    Deleted(deleted::Deleted);
+    /// Any of the three.
+    Changed(changed::Changed);
+    /// A field went from one value to another.
+    State(state::State);
+    /// A number came into a range.
+    Numeric(numeric::Numeric);
+    /// An event on a topic.
+    Event(event::Event);
+    /// The clock, by a schedule.
+    Cron(cron::Cron);
+    /// The clock, at equal distances.
+    Interval(interval::Interval);
+    /// Only by hand or by another automation.
+    Call(call::Call);
+}
+
+/// What must have happened to the entity of the event.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// Whatever the topic says.
+    Any,
+    /// A transition of a field.
+    State(Transition),
+    /// A number came into a range.
+    Numeric(Range),
+}
+
+impl Change {
+    /// The change itself. The only place where kinds of changes are told apart.
+    pub fn meant(&self) -> &dyn Meant {
+        match self {
+            Change::Any => &Any,
+            Change::State(transition) => transition,
+            Change::Numeric(range) => range,
+        }
+    }
+}
+
+/// The form of a kind of trigger, and the facts about it.
+pub struct Form {
+    /// The word in `on`; the name of its builder in SQL is `on_` and this.
+    pub name: &'static str,
+    /// Fields that a trigger of this kind must have.
+    pub required: &'static [&'static str],
+    /// Fields that it may have, beside those of all triggers.
+    pub optional: &'static [&'static str],
+    /// What the rows of a backfill are to it.
+    pub backfill: Backfill,
+}
+
+/// What the rows of a backfill are to a trigger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backfill {
+    /// Nothing: it is not about rows.
+    None,
+    /// Entities that came into being.
+    Created,
+    /// Entities that changed.
+    Updated,
+    /// The payloads of events on its topic.
+    Event,
+}
+
+/// What every kind of trigger says of itself. A method without a body here must be answered by each kind.
+pub(crate) trait TriggerKind {
+    /// Its form in the document, and the facts about it.
+    const FORM: Form;
+
+    /// Fills in what the document leaves open. Called for triggers of this kind before their fields are checked.
+    fn tidy(_trigger: &mut Map<String, Json>) {}
+
+    /// Do its fields go together?
+    fn check(_trigger: Checking<'_>) {}
+
+    /// The patterns of the topics it listens to. A problem has been reported if there is no answer.
+    fn patterns(def: &TriggerDef, parts: &mut Parts<'_>) -> Option<Vec<String>>;
+
+    /// What must have happened to the entity of the event. A problem has been reported if there is no answer.
+    fn change(_def: &TriggerDef, _parts: &mut Parts<'_>) -> Option<Change> {
+        Some(Change::Any)
+    }
+
+    /// When the clock fires it.
+    fn schedule(_def: &TriggerDef, _parts: &mut Parts<'_>) -> Option<Schedule> {
+        None
+    }
+}
+
+/// One trigger of a document while its fields are checked.
+pub(crate) struct Checking<'a> {
+    /// The trigger.
+    pub trigger: &'a Map<String, Json>,
+    /// Where it stands, e.g. `triggers[0]`.
+    pub path: &'a str,
+    /// The same in words, e.g. `trigger "paid"`.
+    pub place: &'a str,
+    /// Problems found so far.
+    pub problems: &'a mut Vec<Problem>,
+}
+
+impl Checking<'_> {
+    fn has(&self, field: &str) -> bool {
+        self.trigger.contains_key(field)
+    }
+
+    fn wrong(&mut self, field: &str, message: String, hint: &str) {
+        self.problems.push(Problem::shape(format!("{}.{field}", self.path), self.place, message).hint(hint));
+    }
+}
+
+/// A change that a trigger means. `armed` is what [`Meant::armed_after`] last said of the entity.
+pub trait Meant {
+    /// Is the change of the event the one that is meant? Routing asks this of every event and trigger, so it writes no text.
+    fn verdict(&self, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Result<(), Code>;
+
+    /// The same, with the clause that said no and what it saw. `code` is what [`Meant::verdict`] said.
+    fn fires(&self, code: Code, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Result<(), Reason>;
+
+    /// Is what fired the trigger still so?
+    fn holds(&self, since: &HeldSince<'_>, budget: &mut Budget) -> Result<(), Reason>;
+
+    /// What to remember of an entity whose value could not be worked out.
+    fn armed_after(&self, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Option<bool>;
+
+    /// Does the meaning of the change depend on what is remembered?
+    fn asks_memory(&self, scope: &dyn Scope, budget: &mut Budget) -> bool;
+
+    /// Its expressions, each with the field of the document that holds it.
+    fn expressions(&self) -> Vec<(&'static str, &Expr)>;
+
+    /// The field of the entity that it names, for the columns of a watched table.
+    fn field(&self) -> Option<&str>;
+
+    /// What is wrong with its values for a table of this shape.
+    fn problems(&self, shape: &TableShape) -> Vec<ExprError>;
+}
+
+/// The time since a `hold_for` was armed.
+pub struct HeldSince<'a> {
+    /// The entity before the event that armed it.
+    pub old: &'a Value,
+    /// The entity after that event.
+    pub new: &'a Value,
+    /// The entity now.
+    pub now: &'a Value,
+    /// The whole change since before that event, as expressions see it.
+    pub scope: &'a dyn Scope,
+}
+
+/// Whatever the topic says.
+struct Any;
+
+impl Meant for Any {
+    fn verdict(&self, _: &dyn Scope, _: &mut Budget, _: Option<bool>) -> Result<(), Code> {
+        Ok(())
+    }
+
+    fn fires(&self, _: Code, _: &dyn Scope, _: &mut Budget, _: Option<bool>) -> Result<(), Reason> {
+        Ok(())
+    }
+
+    fn holds(&self, _: &HeldSince<'_>, _: &mut Budget) -> Result<(), Reason> {
+        Ok(())
+    }
+
+    fn armed_after(&self, _: &dyn Scope, _: &mut Budget, _: Option<bool>) -> Option<bool> {
+        None
+    }
+
+    fn asks_memory(&self, _: &dyn Scope, _: &mut Budget) -> bool {
+        false
+    }
+
+    fn expressions(&self) -> Vec<(&'static str, &Expr)> {
+        Vec::new()
+    }
+
+    fn field(&self) -> Option<&str> {
+        None
+    }
+
+    fn problems(&self, _: &TableShape) -> Vec<ExprError> {
+        Vec::new()
+    }
+}
+
+impl On {
+    /// The kind of this name.
+    pub fn named(name: &str) -> Option<On> {
+        On::ALL.into_iter().find(|on| on.name() == name)
+    }
+
+    /// The name under which documents know it.
+    pub fn name(self) -> &'static str {
+        self.form().name
+    }
+}
+
+/// Topics of the changes of a kind of entity.
+pub(crate) fn verbs(kind: &str, verbs: &[&str]) -> Vec<String> {
+    verbs.iter().map(|verb| format!("{kind}.{verb}")).collect()
+}
+
+/// The topics of the changes of the kind of entity that a trigger names.
+fn changes(def: &TriggerDef, of: &[&str]) -> Option<Vec<String>> {
+    Some(verbs(def.kind.as_deref().unwrap_or_default(), of))
+}
+
+/// A schedule with what becomes of missed ticks and of overlapping runs.
+fn schedule(def: &TriggerDef, timetable: Timetable, text: String) -> Schedule {
+    let missed = match &def.missed {
+        None => Missed::Once,
+        Some(Json::Object(fields)) => Missed::All(fields.get("all").and_then(Json::as_u64).unwrap_or(1) as usize),
+        Some(_) => Missed::Skip,
+    };
+    let overlap = match def.overlap.as_deref() {
+        Some("allow") => Overlap::Allow,
+        Some("queue") => Overlap::Queue,
+        _ => Overlap::Skip,
+    };
+    Schedule { timetable, missed, overlap, text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::On;
+
+    #[test]
+    fn every_kind_has_one_name_and_it_is_its_serde_name() {
+        for on in On::ALL {
+            let word: On = serde_json::from_value(on.name().into()).expect("a kind of this name");
+            assert_eq!(word, on);
+            assert_eq!(On::named(on.name()), Some(on));
+        }
+    }
+}

@@ -246,6 +246,15 @@ pub fn init() {
     }
     init_quotas(flags);
     init_http(flags);
+    // A superuser can set it for a database or a session too, so that a fault can be narrowed down to one of them.
+    GucRegistry::define_bool_guc(
+        c"automation_engine.fast_append",
+        c"Appends rows to the engine's tables by the engine's own, faster way.",
+        c"Off hands every row to Postgres' own insertion. For suspected corruption and untested versions of Postgres.",
+        &crate::pg::ordinary_insert::FAST_APPEND,
+        GucContext::Suset,
+        flags,
+    );
     #[cfg(feature = "failpoints")]
     GucRegistry::define_string_guc(
         c"automation_engine.failpoint",

@@ -4,6 +4,8 @@
 #   tests/run.sh                  all of them
 #   tests/run.sh core isolation   only these
 #   tests/run.sh --plan           say what each would run, and run nothing; crates/core/tests/layers.rs reads it
+#   AE_SETTINGS="automation_engine.fast_append=off" tests/run.sh pg_regress e2e
+#                                 the same on servers with these settings, separated by blanks
 #
 # Full output: .dev/test-logs/<layer>.log. Ends with "N passed, N failed".
 # shellcheck source-path=SCRIPTDIR/../scripts
@@ -29,7 +31,8 @@ build_for_servers() { scripts/build.sh pg-e2e failpoints; }
 # A new cluster named after its layer, with the layer's own settings.
 start_cluster() { # NAME PREFIX [SETTING=VALUE | FILE.conf]...
     scripts/cluster.sh destroy "$1"
-    scripts/cluster.sh start "$@" "shared_preload_libraries=$EXTENSION" fsync=off
+    # shellcheck disable=SC2086 # a list of settings
+    scripts/cluster.sh start "$@" "shared_preload_libraries=$EXTENSION" fsync=off ${AE_SETTINGS:-}
 }
 
 verdict_on() { # NAME COMMAND...

@@ -3,6 +3,8 @@
 //! Postgres' own routine for this (that of the catalogs) makes a slot per tuple and works out every index anew; here an
 //! index entry costs the entry itself. Only for plain heaps whose indexes are btrees over plain columns. Everything
 //! happens inside one guard: an ERROR leaves it as a panic, once, instead of each call paying for the possibility.
+//!
+//! With `automation_engine.fast_append = off` none of this is used: `ordinary_insert` hands the tuples to Postgres.
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -12,6 +14,7 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 use super::btree_append::{self, Entry};
 use super::names;
+use super::ordinary_insert;
 use super::raw::{attribute_of, unguarded};
 
 /// Which rows a partial index of the table holds. Its predicate says the same in SQL; it is what a restore goes by.
@@ -39,6 +42,10 @@ const KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
 /// `relation` is a table of ours, inside a transaction that has locked it as an INSERT would, and the tuples were formed
 /// with its descriptor.
 pub unsafe fn insert_tuples(relation: pg_sys::Oid, tuples: &[pg_sys::HeapTuple], in_partial: InPartialIndex) {
+    if !ordinary_insert::fast_append() {
+        // SAFETY: as demanded of the caller.
+        return unsafe { ordinary_insert::insert_tuples(relation, tuples) };
+    }
     let (mut one_place, mut many_places);
     let places: &mut [pg_sys::ItemPointerData] = if tuples.len() == 1 {
         one_place = [pg_sys::ItemPointerData::default()];

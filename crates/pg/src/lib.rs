@@ -21,6 +21,7 @@ pub mod listen;
 pub mod names;
 pub mod notify;
 pub mod numeric_text;
+pub mod ordinary_insert;
 pub mod parameter_types;
 pub mod process;
 pub mod query_pages;

@@ -2,11 +2,16 @@
 #![allow(unsafe_code)]
 use pgrx::pg_sys;
 
+use super::ordinary_insert::fast_append;
 use super::raw::unguarded;
 
 /// Does the transaction end with the statement under way? Asked at its end; yes only if nothing of the client's or of a
-/// function's can come in between.
+/// function's can come in between. Always no with `automation_engine.fast_append = off`.
 pub fn transaction_ends() -> bool {
+    fast_append() && is_alone()
+}
+
+fn is_alone() -> bool {
     // SAFETY: reads state of the current process, and what has arrived from the client already.
     unsafe {
         pg_sys::MyBackendType == pg_sys::BackendType::B_BACKEND

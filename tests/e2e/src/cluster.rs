@@ -72,6 +72,10 @@ impl ClusterBuilder {
                 ("shared_preload_libraries", "automation_engine"),
                 ("automation_engine.allow_superuser_automations", "on"),
             ]);
+            // Settings for all servers of a test run, as in AE_SETTINGS="automation_engine.fast_append=off".
+            let settings = std::env::var("AE_SETTINGS").unwrap_or_default();
+            let settings = settings.split_whitespace().filter_map(|setting| setting.split_once('='));
+            settings.for_each(|setting| cluster.set(&[setting]));
         }
         for (name, value) in &self.settings {
             cluster.set(&[(name, value)]);

@@ -1,6 +1,5 @@
 //! One step: its effects in a subtransaction of their own, the session left as it was found.
 #![allow(unsafe_code)]
-use std::ffi::CString;
 use std::rc::Rc;
 
 use automation_core::expr::{Budget, ExprError, Scope};
@@ -17,6 +16,7 @@ use crate::api::topics;
 use crate::gucs;
 use crate::pg::catch::PgError;
 use crate::pg::parameter_types::OwnType;
+use crate::pg::server_text;
 use crate::pg::session::{self, StatementTimeout};
 use crate::pg::settings::{self, Pinned};
 use crate::pg::statement::{Outcome, Spi, Statement};
@@ -118,7 +118,7 @@ fn act(version: &Version, place: usize, step: &Step, scope: &dyn Scope) -> Resul
             let value = args.eval(scope, &mut budget).map_err(|error| from_expression(&error, args.text()))?;
             let sql = call_statement(function)?;
             let outcome = run_sql(version, place, &sql, &[value])?;
-            let row = outcome.rows.first().map(|row| String::from_utf8_lossy(row).into_owned());
+            let row = outcome.rows.first().map(|row| server_text::read(row).into_owned());
             let row = row.map(|row| match row.strip_suffix('}') {
                 Some(open) if outcome.truncated => format!("{open},\"truncated\":true}}"),
                 _ => row,
@@ -131,6 +131,8 @@ fn act(version: &Version, place: usize, step: &Step, scope: &dyn Scope) -> Resul
             topics::check_published(&topic).map_err(|error| PgError::new("22023", error.message().to_owned()))?;
             let value = payload.eval(scope, &mut budget).map_err(|error| from_expression(&error, payload.text()))?;
             let text = value.to_json();
+            server_text::check(&topic)?;
+            server_text::check(&text)?;
             let tenant = crate::context::tenant();
             let event = NewEvent {
                 op: Some(Op::Emitted),
@@ -152,7 +154,11 @@ fn act(version: &Version, place: usize, step: &Step, scope: &dyn Scope) -> Resul
             let kind = kind.render(scope, &mut budget).map_err(|error| from_expression(&error, kind.text()))?;
             let entity = entity.render(scope, &mut budget).map_err(|error| from_expression(&error, entity.text()))?;
             let value = state.eval(scope, &mut budget).map_err(|error| from_expression(&error, state.text()))?;
-            let event = crate::api::events::store_state(&kind, &entity, &value.to_json())?;
+            let state = value.to_json();
+            for text in [&kind, &entity, &state] {
+                server_text::check(text)?;
+            }
+            let event = crate::api::events::store_state(&kind, &entity, &state)?;
             let event = event.map_or_else(|| "null".to_owned(), |id| id.to_string());
             Ok(StepResult { shown: format!("{{\"event_id\":{event}}}") })
         }
@@ -220,13 +226,13 @@ fn show(outcome: &Outcome) -> String {
     let mut out = format!("{{\"count\":{}", outcome.count);
     if let Some(first) = outcome.rows.first() {
         out.push_str(",\"row\":");
-        out.push_str(&String::from_utf8_lossy(first));
+        out.push_str(&server_text::read(first));
         out.push_str(",\"rows\":[");
         for (i, row) in outcome.rows.iter().enumerate() {
             if i > 0 {
                 out.push(',');
             }
-            out.push_str(&String::from_utf8_lossy(row));
+            out.push_str(&server_text::read(row));
         }
         out.push(']');
     }
@@ -240,7 +246,7 @@ fn show(outcome: &Outcome) -> String {
 /// `SELECT schema.function($1)` for a function that the owner's search path finds.
 pub fn call_statement(function: &str) -> Result<String, PgError> {
     let name = function.split('(').next().unwrap_or_default().trim();
-    let text = CString::new(name).map_err(|_| PgError::new("22023", "invalid function name"))?;
+    let text = server_text::c_string(name).map_err(|_| PgError::new("22023", "invalid function name"))?;
     let jsonb = pg_sys::JSONBOID;
     // SAFETY: the parser's own reading of a qualified name, and a look-up in the catalog with one argument type.
     let (namespace, found) = unsafe {
@@ -257,7 +263,7 @@ pub fn call_statement(function: &str) -> Result<String, PgError> {
     };
     // SAFETY: palloc'd, NUL-terminated names of an existing function.
     let (namespace, found) = unsafe { (std::ffi::CStr::from_ptr(namespace), std::ffi::CStr::from_ptr(found)) };
-    let quote = |name: &std::ffi::CStr| crate::pg::names::quote_identifier(&name.to_string_lossy());
+    let quote = |name: &std::ffi::CStr| crate::pg::names::quote_identifier(&server_text::read_c(name));
     Ok(format!("SELECT {}.{}($1) AS result", quote(namespace), quote(found)))
 }
 
@@ -266,17 +272,15 @@ fn notify(channel: &str, value: &Value) -> Result<(), PgError> {
         Value::Text(text) => text.to_string(),
         other => other.to_json(),
     };
-    if payload.len() > MAX_NOTIFY {
+    let (channel, payload) = (server_text::c_string(channel)?, server_text::c_string(&payload)?);
+    let bytes = payload.as_bytes().len();
+    if bytes > MAX_NOTIFY {
         return Err(PgError {
-            detail: Some(format!("It has {} bytes, NOTIFY takes {MAX_NOTIFY}.", payload.len())),
+            detail: Some(format!("It has {bytes} bytes, NOTIFY takes {MAX_NOTIFY}.")),
             hint: Some("Send an id and let the listener read the rest.".into()),
             ..PgError::new("22023", "notification payload is too long")
         });
     }
-    let texts = (CString::new(channel), CString::new(payload));
-    let (Ok(channel), Ok(payload)) = texts else {
-        return Err(PgError::new("22021", "invalid byte sequence for encoding \"UTF8\": 0x00"));
-    };
     // SAFETY: NUL-terminated strings; the call copies them. It raises an ERROR for a bad channel name.
     unsafe { crate::pg::raw::Async_Notify(channel.as_ptr(), payload.as_ptr()) };
     Ok(())

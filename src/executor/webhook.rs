@@ -9,6 +9,7 @@ use super::step::StepResult;
 use super::walk::Run;
 use crate::pg::catch::PgError;
 use crate::pg::clock;
+use crate::pg::server_text;
 use crate::pg::subtransaction::in_subtransaction;
 use crate::store::endpoints::{self, Endpoint};
 use crate::store::outbox::{self, NewMessage};
@@ -29,6 +30,9 @@ pub fn order(run: &Run, step: &str, webhook: &Webhook, scope: &dyn Scope) -> Res
         let secret = webhook.secret.as_deref().or(to.and_then(|to| to.secret.as_deref()));
         let backoff = webhook.backoff.as_ref().map(|backoff| backoff_to_json(backoff).to_string());
         let attempts = webhook.attempts.and_then(|attempts| i32::try_from(attempts).ok());
+        for text in [Some(url), headers.as_deref(), message.body.as_deref()].into_iter().flatten() {
+            server_text::check(text)?;
+        }
         let now = clock::now();
         let queued = outbox::insert(&NewMessage {
             owner: run.owner,

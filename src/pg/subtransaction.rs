@@ -4,6 +4,7 @@ use pgrx::pg_sys::panic::CaughtError;
 use pgrx::prelude::*;
 
 use super::catch::PgError;
+use super::report::ErrorContexts;
 use crate::running;
 
 /// Runs `work` in a subtransaction: released if it returns Ok, rolled back if it returns Err, raises an ERROR or
@@ -17,6 +18,8 @@ pub fn in_subtransaction<R>(work: impl FnOnce() -> Result<R, PgError>) -> Result
         pg_sys::MemoryContextSwitchTo(saved.0);
         saved
     };
+    // A callback of an error's report must not outlive the error.
+    let contexts = ErrorContexts::keep();
     let mut work = Some(std::panic::AssertUnwindSafe(work));
     let outcome = PgTryBuilder::new(std::panic::AssertUnwindSafe(|| match work.take() {
         Some(work) => (work.0)(),
@@ -25,6 +28,7 @@ pub fn in_subtransaction<R>(work: impl FnOnce() -> Result<R, PgError>) -> Result
     .catch_others(|error: CaughtError| Err(PgError::from_caught(error)))
     .catch_rust_panic(|error: CaughtError| Err(PgError::from_caught(error)))
     .execute();
+    drop(contexts);
     // SAFETY: ends exactly the subtransaction begun above.
     unsafe {
         match outcome {

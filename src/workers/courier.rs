@@ -14,6 +14,7 @@ use super::registration;
 use super::txn::in_transaction;
 use crate::courier::{Answer, Policies, Record, Senders, Surroundings, prepare, record, record_interrupted};
 use crate::failpoint::{failpoint, skips};
+use crate::pg::report;
 use crate::pg::{clock, names, read_only, settings};
 use crate::shmem::{self, DatabaseSlot, shared};
 use crate::store::deliveries::{self, Due, Message};
@@ -71,11 +72,11 @@ pub extern "C-unwind" fn automation_courier_main(argument: pg_sys::Datum) {
         (Ok(true), Ok(senders)) => Courier::new(slot, senders).work(),
         (Ok(false), _) => registration::exit(0),
         (Err(failure), _) => {
-            warning!("automation_engine courier: {}", failure.error().message);
+            report::warning(format!("automation_engine courier: {}", failure.error().message));
             registration::exit(1)
         }
         (_, Err(error)) => {
-            warning!("automation_engine courier: {error}");
+            report::warning(format!("automation_engine courier: {error}"));
             registration::exit(1)
         }
     }
@@ -242,7 +243,7 @@ impl Courier {
                 }
             }
             Err(failure) => {
-                warning!("automation_engine courier: {}", failure.error().message);
+                report::warning(format!("automation_engine courier: {}", failure.error().message));
                 self.record_one_by_one(landed, now);
                 self.look_at = Some(now + AFTER_ERROR);
             }

@@ -12,6 +12,7 @@ use super::registration;
 use super::txn::{Failure, in_transaction};
 use crate::executor::{self, Claimer, Turn, Work};
 use crate::pg::catch::PgError;
+use crate::pg::report;
 use crate::pg::{clock, innocence, names, read_only, settings};
 use crate::shmem::{self, DatabaseSlot, ExecutorSlot, shared};
 use crate::{failpoint::failpoint, gucs, running, store};
@@ -252,7 +253,7 @@ impl Executor {
                 }
             });
             if let Err(failure) = forgiven {
-                warning!("automation_engine executor: {}", failure.error().message);
+                report::warning(format!("automation_engine executor: {}", failure.error().message));
             }
         }
         // This executor holds no claimed batch any more.
@@ -420,7 +421,7 @@ impl Executor {
     fn warn(&mut self, error: &PgError) {
         let message = format!("{} ({})", error.message, error.sqlstate);
         if self.told.is_news(&message) {
-            warning!("automation_engine executor: {message}");
+            report::warning(format!("automation_engine executor: {message}"));
         }
     }
 

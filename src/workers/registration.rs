@@ -7,6 +7,7 @@ use pgrx::pg_sys;
 
 pub use crate::pg::names::database_name;
 use crate::pg::raw::unguarded;
+use crate::pg::server_text;
 use crate::shmem;
 
 /// What to start.
@@ -32,7 +33,7 @@ fn describe(process: &Process<'_>) -> pg_sys::BackgroundWorker {
         bgw_notify_pid: unsafe { pg_sys::MyProcPid },
         ..Default::default()
     };
-    copy(&mut worker.bgw_name, process.name.as_bytes());
+    copy(&mut worker.bgw_name, &server_text::write(&process.name));
     copy(&mut worker.bgw_type, process.kind.to_bytes());
     copy(&mut worker.bgw_library_name, b"automation_engine");
     copy(&mut worker.bgw_function_name, process.function.to_bytes());
@@ -103,7 +104,7 @@ pub fn attend_signals() {
 
 /// Shows what this process is in pg_stat_activity. Names and ids only, never SQL or values.
 pub fn set_application_name(name: &str) {
-    let Ok(text) = std::ffi::CString::new(name) else { return };
+    let Ok(text) = std::ffi::CString::new(&*server_text::write(name)) else { return };
     // SAFETY: NUL-terminated strings.
     unsafe {
         pg_sys::SetConfigOption(

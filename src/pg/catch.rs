@@ -91,6 +91,7 @@ pub fn packed_sqlstate(text: &str) -> i32 {
 /// `call` must not own anything with a destructor: an ERROR jumps over its frame. The caller must restore the
 /// transaction (roll back a subtransaction, or re-raise) before it goes on.
 pub unsafe fn catch<R: Copy>(call: impl FnOnce() -> R) -> Result<R, PgError> {
+    server_text::prepare();
     // SAFETY: as PG_TRY does: the stacks are saved before, restored after, on both ways out.
     unsafe {
         let exceptions = pg_sys::PG_exception_stack;

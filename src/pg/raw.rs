@@ -20,7 +20,6 @@ mod sys {
         pub fn enable_timeout_after(id: c_int, delay_ms: c_int);
         pub fn disable_timeout(id: c_int, keep_indicator: bool);
         pub fn get_timeout_indicator(id: c_int, reset_indicator: bool) -> bool;
-        pub fn FindDefaultConversion(namespace: pg_sys::Oid, from: i32, to: i32) -> pg_sys::Oid;
     }
 }
 
@@ -53,7 +52,6 @@ mod wrappers {
         fn enable_timeout_after(id: c_int, delay_ms: c_int);
         fn disable_timeout(id: c_int, keep_indicator: bool);
         fn get_timeout_indicator(id: c_int, reset_indicator: bool) -> bool;
-        fn FindDefaultConversion(namespace: pg_sys::Oid, from: i32, to: i32) -> pg_sys::Oid;
     }
 }
 pub use wrappers::*;
@@ -120,6 +118,7 @@ pub mod unguarded {
         ) -> pg_sys::SPIPlanPtr;
         pub fn SPI_execute(src: *const c_char, read_only: bool, count: std::ffi::c_long) -> c_int;
         pub fn jsonb_in(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum;
+        pub fn FindDefaultConversion(namespace: pg_sys::Oid, from: i32, to: i32) -> pg_sys::Oid;
         // Called while Postgres puts an error together, see pg::report.
         pub fn CopyErrorData() -> *mut pg_sys::ErrorData;
         pub fn FreeErrorData(data: *mut pg_sys::ErrorData);

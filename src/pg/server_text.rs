@@ -9,9 +9,10 @@ use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
 use pgrx::pg_sys;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 use super::catch::PgError;
-use super::raw::{self, unguarded};
+use super::raw::unguarded;
 
 /// Bytes handed to a conversion at once.
 const PIECE: usize = 64 * 1024;
@@ -51,10 +52,21 @@ fn procedures() -> Option<(pg_sys::Oid, pg_sys::Oid)> {
     let (encoding, utf8) = (encoding(), pg_sys::pg_enc::PG_UTF8 as i32);
     let catalog = pg_sys::Oid::from(pg_sys::PG_CATALOG_NAMESPACE);
     // SAFETY: catalog look-ups inside a transaction. Those of pg_catalog: a conversion in another schema may be a user's.
+    // With pgrx's own guard, since that of the engine asks for the conversions itself.
     let found = unsafe {
-        (raw::FindDefaultConversion(catalog, encoding, utf8), raw::FindDefaultConversion(catalog, utf8, encoding))
+        pg_guard_ffi_boundary(|| {
+            let find = |from, to| unguarded::FindDefaultConversion(catalog, from, to);
+            (find(encoding, utf8), find(utf8, encoding))
+        })
     };
     (found.0 != pg_sys::InvalidOid && found.1 != pg_sys::InvalidOid).then_some(found)
+}
+
+/// Looks up what a conversion needs, for a moment at which nothing can be looked up: between an error and its rollback.
+pub fn prepare() {
+    if !is_utf8() && CONVERSIONS.get().is_none() {
+        let _ = conversions();
+    }
 }
 
 /// Looked up at the first use in a transaction, and kept for the life of the process: its database does not change.
@@ -185,14 +197,14 @@ fn written(text: &str, instead: Instead) -> Result<Cow<'_, [u8]>, char> {
         at += done;
         let Some(letter) = text[at..].chars().next().filter(|_| done == 0) else { continue };
         at += letter.len_utf8();
-        match (letter as u32).checked_sub(BYTES) {
-            Some(byte @ 0x80..=0xff) => {
+        match bare_byte(letter) {
+            Some(byte) => {
                 bare.get_or_insert(letter);
-                out.push(byte as u8);
+                out.push(byte);
             }
-            _ if letter.is_ascii() => out.push(letter as u8),
-            _ if instead(letter, &mut out) => {}
-            _ => return Err(letter),
+            None if letter.is_ascii() => out.push(letter as u8),
+            None if instead(letter, &mut out) => {}
+            None => return Err(letter),
         }
     }
     // Bytes that were letters of a text can have been parted since.
@@ -200,6 +212,12 @@ fn written(text: &str, instead: Instead) -> Result<Cow<'_, [u8]>, char> {
         Some(letter) if !is_valid(&out) => Err(letter),
         _ => Ok(Cow::Owned(out)),
     }
+}
+
+/// The byte that a private letter stands for.
+fn bare_byte(letter: char) -> Option<u8> {
+    let byte = (letter as u32).checked_sub(BYTES)?;
+    u8::try_from(byte).ok().filter(|byte| !byte.is_ascii())
 }
 
 /// Is this a text in the database's encoding?
@@ -252,8 +270,15 @@ pub fn write(text: &str) -> Cow<'_, [u8]> {
     };
     match written(text, as_number) {
         Ok(bytes) => bytes,
-        // Only parted bytes are left to go wrong.
-        Err(_) => Cow::Owned(text.bytes().map(|byte| if byte.is_ascii() { byte } else { b'?' }).collect()),
+        // Bytes of letters that were parted.
+        Err(_) => {
+            let shown = |letter: char| match bare_byte(letter) {
+                Some(byte) => format!("<0x{byte:02X}>"),
+                None => letter.to_string(),
+            };
+            let text: String = text.chars().map(shown).collect();
+            Cow::Owned(written(&text, as_number).map(Cow::into_owned).unwrap_or_default())
+        }
     }
 }
 

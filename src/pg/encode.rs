@@ -430,7 +430,7 @@ mod tests {
         // more digits behind the point than numeric has
         let tiny = format!("0.{}1", "0".repeat(20_000));
         assert_eq!(repair_json(&format!("[{tiny}, 1]"), none), Some(format!("[\"{tiny}\", 1]")));
-        assert_eq!(repair_json(&format!("[1{}]", "0".repeat(20_000), none)), None);
+        assert_eq!(repair_json(&format!("[1{}]", "0".repeat(20_000)), none), None);
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Arg {
     }
 
     pub fn maybe_json(text: Option<&str>) -> Self {
-        Self::new(pg_sys::JSONOID, text.map(|text| text_varlena(text)))
+        Self::new(pg_sys::JSONOID, text.map(text_varlena))
     }
 
     /// JSON that only the engine reads: letters that the database's encoding lacks are kept.
@@ -118,7 +118,7 @@ impl From<&str> for Arg {
 
 impl From<Option<&str>> for Arg {
     fn from(text: Option<&str>) -> Self {
-        Arg::new(pg_sys::TEXTOID, text.map(|text| text_varlena(text)))
+        Arg::new(pg_sys::TEXTOID, text.map(text_varlena))
     }
 }
 

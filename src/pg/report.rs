@@ -53,8 +53,8 @@ pub fn warning(message: String) {
 }
 
 fn needs_conversion(texts: Texts<'_>) -> bool {
-    let is_ascii = |text: Option<&str>| text.is_none_or(str::is_ascii);
-    !server_text::is_utf8() && !(texts.message.is_ascii() && is_ascii(texts.detail) && is_ascii(texts.hint))
+    let texts = [Some(texts.message), texts.detail, texts.hint];
+    !server_text::is_utf8() && texts.into_iter().flatten().any(|text| !text.is_ascii())
 }
 
 /// Restores the stack of error contexts when dropped, on whichever way.

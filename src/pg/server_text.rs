@@ -190,7 +190,7 @@ fn written(text: &str, instead: Instead) -> Result<Cow<'_, [u8]>, char> {
         let done = match conversions {
             Some(found) => {
                 let utf8 = pg_sys::pg_enc::PG_UTF8 as i32;
-                convert(&found.from_utf8, utf8, found.encoding, text[at..end].as_bytes(), &mut out)
+                convert(&found.from_utf8, utf8, found.encoding, &text.as_bytes()[at..end], &mut out)
             }
             None => 0,
         };

@@ -98,7 +98,7 @@ pub fn insert(ended_at: Micros, recorded_at: Micros, runs: &[EndedRun]) -> bool 
                 Some(pg_sys::Datum::from(run.trigger_no)),
                 Some(pg_sys::Datum::from(run.attempt)),
                 Some(pg_sys::Datum::from(run.depth)),
-                Some(text_varlena(&run.ending.word())),
+                Some(text_varlena(run.ending.word())),
                 text(&run.kind),
                 text(&run.entity_id),
                 text(&run.key),

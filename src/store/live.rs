@@ -93,7 +93,7 @@ pub fn insert(runs: &[LiveRun]) -> bool {
                 Some(pg_sys::Datum::from(run.epoch)),
                 Some(pg_sys::Datum::from(run.trigger_no)),
                 Some(pg_sys::Datum::from(run.depth)),
-                Some(text_varlena(&word(run))),
+                Some(text_varlena(word(run))),
                 text(&run.kind),
                 text(&run.entity_id),
                 text(&run.key),

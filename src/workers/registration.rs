@@ -33,7 +33,7 @@ fn describe(process: &Process<'_>) -> pg_sys::BackgroundWorker {
         bgw_notify_pid: unsafe { pg_sys::MyProcPid },
         ..Default::default()
     };
-    copy(&mut worker.bgw_name, &server_text::write(&process.name));
+    copy(&mut worker.bgw_name, &server_text::write(process.name));
     copy(&mut worker.bgw_type, process.kind.to_bytes());
     copy(&mut worker.bgw_library_name, b"automation_engine");
     copy(&mut worker.bgw_function_name, process.function.to_bytes());

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use e2e::receiver::{Receiver, Reply};
 use e2e::{Cluster, Database};
+use postgres::fallible_iterator::FallibleIterator;
 
 fn shared() -> &'static Cluster {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
@@ -175,11 +176,7 @@ fn work(db: &Database<'_>, word: &str) -> Vec<String> {
     notes.0.push(received[0].body.clone());
     assert!(received[0].is_signed_with(fill("the value of WORD, long enough to sign with").as_bytes()));
     let mut told = Vec::new();
-    while let Ok(Some(notification)) = {
-        use postgres::fallible_iterator::FallibleIterator;
-        let next = listener.notifications().timeout_iter(Duration::from_secs(1)).next();
-        next
-    } {
+    while let Ok(Some(notification)) = listener.notifications().timeout_iter(Duration::from_secs(1)).next() {
         told.push(notification.payload().to_owned());
     }
     told.retain(|payload| payload.contains("notice"));

@@ -8,7 +8,8 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
 use crate::pg::catch::{PgError, packed_sqlstate};
-use crate::pg::{identity, names};
+use crate::pg::report::{self, Texts};
+use crate::pg::{identity, names, server_text};
 
 /// An error on its way to the user: SQLSTATE, message, DETAIL, HINT, and where in their text it is.
 #[derive(Debug)]
@@ -54,9 +55,9 @@ pub fn refused_setting() -> i32 {
 
 /// Tells the client of a call that has done what was asked and may need another one.
 pub fn notice(message: String, hint: String) {
-    ErrorReport::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, message, "")
-        .set_hint(hint)
-        .report(PgLogLevel::NOTICE);
+    let report = ErrorReport::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, message.clone(), "").set_hint(&hint);
+    let texts = Texts { message: &message, detail: None, hint: Some(&hint) };
+    report::converted(texts, || report.report(PgLogLevel::NOTICE));
 }
 
 impl EngineError {
@@ -268,11 +269,15 @@ impl EngineError {
 
     /// Tells it without stopping the statement.
     pub fn warn(self) {
-        let mut report = ErrorReport::new(self.code, self.message, "automation_engine");
-        if let Some(hint) = self.hint {
+        let mut report = ErrorReport::new(self.code, self.message.clone(), "automation_engine");
+        if let Some(hint) = &self.hint {
             report = report.set_hint(hint);
         }
-        report.report(PgLogLevel::WARNING);
+        report::converted(Texts { detail: None, ..self.texts() }, || report.report(PgLogLevel::WARNING));
+    }
+
+    fn texts(&self) -> Texts<'_> {
+        Texts { message: &self.message, detail: self.detail.as_deref(), hint: self.hint.as_deref() }
     }
 
     pub fn message(&self) -> &str {
@@ -359,6 +364,7 @@ impl<T> OrReport<T> for EngineResult<T> {
         match self {
             Ok(value) => Ok(value),
             Err(error) => {
+                report::convert_next_error(error.texts());
                 let mut report = ErrorReport::new(error.code, error.message, "automation_engine");
                 if let Some(detail) = error.detail {
                     report = report.set_detail(detail);
@@ -378,7 +384,7 @@ impl<T> OrReport<T> for EngineResult<T> {
 /// pgrx reports the error after this function has returned, so the callback that adds the position must stay on the
 /// stack of error contexts; the error's own clean-up takes it off.
 fn install_caret(caret: Caret) {
-    let Ok(text) = CString::new(caret.text) else { return };
+    let Ok(text) = CString::new(&*server_text::write(&caret.text)) else { return };
     // SAFETY: everything the callback reads is palloc'd in the transaction's memory, which outlives the report of the
     // error that we are about to raise.
     unsafe {

@@ -4,6 +4,8 @@ use std::ffi::{CStr, CString};
 
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum, pg_sys};
 
+use crate::pg::server_text;
+
 static ENABLED: GucSetting<bool> = GucSetting::<bool>::new(true);
 static CAPTURE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static ALLOW_SUPERUSER: GucSetting<bool> = GucSetting::<bool>::new(false);
@@ -527,5 +529,5 @@ fn limit(setting: &GucSetting<i32>) -> Option<u32> {
 }
 
 pub fn actor() -> Option<String> {
-    ACTOR.get().and_then(|text| text.into_string().ok()).filter(|text| !text.is_empty())
+    ACTOR.get().map(|text| server_text::read_c(&text)).filter(|text| !text.is_empty())
 }

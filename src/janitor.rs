@@ -12,6 +12,7 @@ use crate::pg::clock;
 use crate::pg::engine_sql::{execute, query_one};
 use crate::pg::identity::as_engine;
 use crate::pg::process;
+use crate::pg::report;
 use crate::pg::subtransaction::in_subtransaction;
 use crate::router::Swept;
 use crate::signal::shmem::{my_database, shared};
@@ -292,7 +293,7 @@ fn chore<R>(name: &str, work: impl FnOnce() -> R) {
     let tell = !process::is_worker() || failures == 1 || error.sqlstate == "55P03" && failures == MOST_PUT_OFF;
     if tell || failures.is_multiple_of(REMIND_AFTER) {
         let detail = error.detail.map(|detail| format!(" ({detail})")).unwrap_or_default();
-        pgrx::warning!("automation_engine: housekeeping failed at \"{name}\": {}{detail}", error.message);
+        report::warning(format!("automation_engine: housekeeping failed at \"{name}\": {}{detail}", error.message));
     }
 }
 
@@ -349,9 +350,9 @@ pub fn version_matches() -> bool {
     if installed.as_deref() == Some(ours) {
         return true;
     }
-    pgrx::warning!(
+    report::warning(format!(
         "automation_engine: library is version {ours}, SQL objects are version {}; run ALTER EXTENSION automation_engine UPDATE",
         installed.unwrap_or_default()
-    );
+    ));
     false
 }

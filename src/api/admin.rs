@@ -10,6 +10,9 @@ use pgrx::prelude::*;
 
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::executor::{self, Claimer, Work};
+use crate::pg::jsonb::Jsonb;
+use crate::pg::server_text;
+use crate::pg::text::Text;
 use crate::pg::{clock, identity, names, process, snapshot};
 use crate::router::{self, Routed};
 use crate::signal::at_commit;
@@ -190,18 +193,20 @@ fn stop_workers() -> Result<bool, ErrorReport> {
     Ok(true)
 }
 
-/// The engine's texts are Rust's, which are UTF-8: letters outside ASCII survive only in a database whose texts are UTF-8 too.
+/// The engine's texts are UTF-8, so it needs a database whose texts the server can convert to UTF-8 and back.
 fn check_encoding() -> EngineResult<()> {
     let encoding = names::database_encoding();
-    let dump = match encoding.as_str() {
-        "UTF8" => return Ok(()),
-        // The server does not know what the bytes mean, or has no conversion.
-        "SQL_ASCII" | "MULE_INTERNAL" => "a dump of this one whose texts you have converted",
-        _ => "a pg_dump of this one, which is converted as it is loaded",
+    let reason = match encoding.as_str() {
+        "SQL_ASCII" => "in which the server does not know which letters the bytes of a text are",
+        _ if server_text::is_convertible() => return Ok(()),
+        _ => "which the server cannot convert to UTF8",
     };
-    Err(EngineError::not_supported("automation_engine needs a database with encoding UTF8")
-        .detail(format!("This one has {encoding}, in which the engine would change letters that are not ASCII."))
-        .hint(format!("Create one with CREATE DATABASE name TEMPLATE template0 ENCODING 'UTF8', and load {dump}.")))
+    Err(EngineError::not_supported(format!("automation_engine cannot be used in a database with encoding {encoding}"))
+        .detail(format!("It works with texts in UTF8. This database has {encoding}, {reason}."))
+        .hint(
+            "Create one with CREATE DATABASE name TEMPLATE template0 ENCODING 'UTF8', and load a dump of this one whose \
+             texts you have converted.",
+        ))
 }
 
 /// Called by the install script: starts the workers once the extension is committed.
@@ -235,8 +240,9 @@ pub type StatusRow = (String, String, Option<String>);
 
 /// The engine's condition: one row per thing worth knowing.
 #[pg_extern]
-fn status() -> TableIterator<'static, (name!(item, String), name!(status, String), name!(detail, Option<String>))> {
-    TableIterator::new(status_rows())
+fn status() -> TableIterator<'static, (name!(item, Text), name!(status, Text), name!(detail, Option<Text>))> {
+    let shown = |(item, status, detail): StatusRow| (item.into(), status.into(), detail.map(Text));
+    TableIterator::new(status_rows().into_iter().map(shown))
 }
 
 fn status_rows() -> Vec<StatusRow> {
@@ -311,10 +317,10 @@ fn held_up(slot: &DatabaseSlot) -> Option<StatusRow> {
 }
 
 type WorkerRow = (
-    String,
+    Text,
     Option<i32>,
-    String,
-    Option<String>,
+    Text,
+    Option<Text>,
     Option<i64>,
     Option<i64>,
     Option<i64>,
@@ -331,13 +337,13 @@ fn courier_row(slot: &DatabaseSlot) -> Option<WorkerRow> {
     let since = TimestampWithTimeZone::try_from(slot.courier_started_at.load(Ordering::Acquire)).ok();
     let state = if busy { "busy" } else { "idle" };
     let (batches, failed) = (get(&slot.courier_batches), get(&slot.courier_failed));
-    let row = ("courier".to_owned(), Some(pid), state.to_owned(), None, None, None, batches, None, None, failed, since);
+    let row = ("courier".into(), Some(pid), state.into(), None, None, None, batches, None, None, failed, since);
     (pid != 0).then_some(row)
 }
 
 /// The runs that executors execute at this moment; read once by each query on the view runs.
 #[pg_extern(sql = false)]
-fn running() -> pgrx::JsonB {
+fn running() -> Jsonb {
     let user = identity::current_user();
     let owner = |slot: &ExecutorSlot| pg_sys::Oid::from(slot.owner.load(Ordering::Acquire));
     let shown = shared().executors_of(shmem::my_database()).filter(|slot| identity::has_role(user, owner(slot)));
@@ -346,7 +352,7 @@ fn running() -> pgrx::JsonB {
         let (pid, step) = (slot.pid.load(Ordering::Acquire), seen.step);
         Some((seen.run.to_string(), serde_json::json!({ "pid": pid, "step": step, "since": seen.since })))
     });
-    pgrx::JsonB(serde_json::Value::Object(rows.collect()))
+    Jsonb(serde_json::Value::Object(rows.collect()))
 }
 
 /// What the processes are doing; read by the view stat_workers.
@@ -355,10 +361,10 @@ fn running() -> pgrx::JsonB {
 fn worker_list() -> TableIterator<
     'static,
     (
-        name!(worker, String),
+        name!(worker, Text),
         name!(pid, Option<i32>),
-        name!(state, String),
-        name!(owner, Option<String>),
+        name!(state, Text),
+        name!(owner, Option<Text>),
         name!(runs, Option<i64>),
         name!(failed_runs, Option<i64>),
         name!(batches, Option<i64>),
@@ -375,9 +381,9 @@ fn worker_list() -> TableIterator<
         let pid = slot.conductor_pid.load(Ordering::Acquire);
         let state = if pid != 0 { "running" } else { "not running" };
         rows.push((
-            "conductor".to_owned(),
+            "conductor".into(),
             (pid != 0).then_some(pid),
-            state.to_owned(),
+            state.into(),
             None,
             None,
             None,
@@ -401,10 +407,10 @@ fn worker_list() -> TableIterator<
             _ => "busy",
         };
         rows.push((
-            "executor".to_owned(),
+            "executor".into(),
             (pid != 0).then_some(pid),
-            state.to_owned(),
-            owner.filter(|owner| sees_all || identity::has_role(user, *owner)).and_then(names::role_name),
+            state.into(),
+            owner.filter(|owner| sees_all || identity::has_role(user, *owner)).and_then(names::role_name).map(Text),
             get(&slot.runs),
             get(&slot.failed_runs),
             get(&slot.batches),

@@ -1,6 +1,5 @@
 //! Defining automations and leading them through their life.
 use automation_core::lifecycle::{Refusal, Status};
-use pgrx::JsonB;
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -13,13 +12,15 @@ use crate::definitions::schedules;
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::pg::identity;
 use crate::pg::jsonb::Jsonb;
+use crate::pg::text::Text;
 use crate::runs::pause::{tell, thaw};
 use crate::runs::{bulk, cancel, holds};
 use crate::store::automations::{self, Automation};
 use crate::store::gates;
 
-fn row(defined: Defined) -> (String, i32, String, Vec<String>) {
-    (defined.name, defined.version, defined.status, defined.notices)
+fn row(defined: Defined) -> (Text, i32, Text, Vec<Text>) {
+    let notices = defined.notices.into_iter().map(Text).collect();
+    (defined.name.into(), defined.version, defined.status.into(), notices)
 }
 
 /// Saves an automation from its document; what automation.define() calls.
@@ -27,15 +28,14 @@ fn row(defined: Defined) -> (String, i32, String, Vec<String>) {
 #[allow(clippy::type_complexity)]
 fn define_document(
     document: Jsonb,
-    run_as: default!(Option<&str>, "NULL"),
-    status: default!(Option<&str>, "NULL"),
+    run_as: default!(Option<Text>, "NULL"),
+    status: default!(Option<Text>, "NULL"),
 ) -> Result<
-    TableIterator<
-        'static,
-        (name!(name, String), name!(version, i32), name!(status, String), name!(notices, Vec<String>)),
-    >,
+    TableIterator<'static, (name!(name, Text), name!(version, i32), name!(status, Text), name!(notices, Vec<Text>))>,
     ErrorReport,
 > {
+    let run_as = run_as.as_deref();
+    let status = status.as_deref();
     define::define(document.0, run_as, status).map(row).map(TableIterator::once).or_report()
 }
 
@@ -43,16 +43,16 @@ fn define_document(
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn define_text(
-    document: &str,
-    run_as: default!(Option<&str>, "NULL"),
-    status: default!(Option<&str>, "NULL"),
+    document: Text,
+    run_as: default!(Option<Text>, "NULL"),
+    status: default!(Option<Text>, "NULL"),
 ) -> Result<
-    TableIterator<
-        'static,
-        (name!(name, String), name!(version, i32), name!(status, String), name!(notices, Vec<String>)),
-    >,
+    TableIterator<'static, (name!(name, Text), name!(version, i32), name!(status, Text), name!(notices, Vec<Text>))>,
     ErrorReport,
 > {
+    let document = &*document;
+    let run_as = run_as.as_deref();
+    let status = status.as_deref();
     parse_document(document)
         .and_then(|json| define::define(json, run_as, status))
         .map(row)
@@ -78,13 +78,13 @@ fn validate(
     TableIterator<
         'static,
         (
-            name!(severity, String),
-            name!(path, String),
+            name!(severity, Text),
+            name!(path, Text),
             name!(line, Option<i32>),
             name!(col, Option<i32>),
-            name!(sqlstate, String),
-            name!(message, String),
-            name!(hint, Option<String>),
+            name!(sqlstate, Text),
+            name!(message, Text),
+            name!(hint, Option<Text>),
         ),
     >,
     ErrorReport,
@@ -101,18 +101,18 @@ fn validate(
     };
     let warnings = warnings.into_iter().map(|(message, hint)| {
         // What a warning is about is not one place of the document.
-        ("warning".to_owned(), String::new(), None, None, "01000".to_owned(), message, hint)
+        ("warning".into(), Text::default(), None, None, "01000".into(), message.into(), hint.map(Text))
     });
     let rows = findings.into_iter().map(|finding| {
         let (sqlstate, message, hint, place) = finding.error.parts();
         (
-            "error".to_owned(),
-            finding.path.clone(),
+            "error".into(),
+            finding.path.as_str().into(),
             place.map(|(line, _)| line as i32),
             place.map(|(_, column)| column as i32),
-            sqlstate,
-            message.to_owned(),
-            hint.map(str::to_owned),
+            sqlstate.into(),
+            message.into(),
+            hint.map(Text::from),
         )
     });
     Ok(TableIterator::new(rows.chain(warnings).collect::<Vec<_>>()))
@@ -122,8 +122,8 @@ fn validate(
 #[pg_extern(stable)]
 #[allow(clippy::type_complexity)]
 fn versions(
-    name: Option<&str>,
-    tenant: default!(Option<&str>, "NULL"),
+    name: Option<Text>,
+    tenant: default!(Option<Text>, "NULL"),
 ) -> Result<
     TableIterator<
         'static,
@@ -131,39 +131,43 @@ fn versions(
             name!(version, i32),
             name!(current, bool),
             name!(created_at, TimestampWithTimeZone),
-            name!(created_by, String),
+            name!(created_by, Text),
             name!(runs, i64),
-            name!(document, JsonB),
+            name!(document, Jsonb),
         ),
     >,
     ErrorReport,
 > {
+    let name = name.as_deref();
+    let tenant = tenant.as_deref();
     let Some(name) = name else { return Ok(TableIterator::empty()) };
     let known = Named { function: "versions", name, tenant }.find().or_report()?;
     let rows = automations::history_of(known.id).into_iter().filter_map(|version| {
         let document = serde_json::from_str(&version.document).ok()?;
         let created_at = TimestampWithTimeZone::try_from(version.created_at).ok()?;
         let current = version.version == known.version;
-        Some((version.version, current, created_at, version.created_by, version.runs, JsonB(document)))
+        Some((version.version, current, created_at, version.created_by.into(), version.runs, Jsonb(document)))
     });
     Ok(TableIterator::new(rows.collect::<Vec<_>>()))
 }
 
 /// The canonical document of an automation.
 #[pg_extern(stable)]
-fn document(name: Option<&str>, tenant: default!(Option<&str>, "NULL")) -> Result<Option<JsonB>, ErrorReport> {
+fn document(name: Option<Text>, tenant: default!(Option<Text>, "NULL")) -> Result<Option<Jsonb>, ErrorReport> {
+    let name = name.as_deref();
+    let tenant = tenant.as_deref();
     let Some(name) = name else { return Ok(None) };
     Named { function: "document", name, tenant }
         .find()
         .and_then(|found| serde_json::from_str(&found.document).map_err(|error| EngineError::bug(error.to_string())))
-        .map(|document| Some(JsonB(document)))
+        .map(|document| Some(Jsonb(document)))
         .or_report()
 }
 
 /// The row that the functions that change a status return.
 type Answer = TableIterator<
     'static,
-    (name!(ok, bool), name!(applied, Option<String>), name!(reason, Option<String>), name!(message, Option<String>)),
+    (name!(ok, bool), name!(applied, Option<Text>), name!(reason, Option<Text>), name!(message, Option<Text>)),
 >;
 
 /// No name, no row: as a strict function answers.
@@ -174,26 +178,23 @@ fn answer(function: &str, name: Option<&str>, tenant: Option<&str>, to: Status) 
     }
 }
 
-type Outcome = (bool, Option<String>, Option<String>, Option<String>);
+type Outcome = (bool, Option<Text>, Option<Text>, Option<Text>);
 
 /// Starts an automation: from draft, or again from paused.
 #[pg_extern]
 #[allow(clippy::type_complexity)]
 fn activate(
-    name: Option<&str>,
-    tenant: default!(Option<&str>, "NULL"),
+    name: Option<Text>,
+    tenant: default!(Option<Text>, "NULL"),
 ) -> Result<
     TableIterator<
         'static,
-        (
-            name!(ok, bool),
-            name!(applied, Option<String>),
-            name!(reason, Option<String>),
-            name!(message, Option<String>),
-        ),
+        (name!(ok, bool), name!(applied, Option<Text>), name!(reason, Option<Text>), name!(message, Option<Text>)),
     >,
     ErrorReport,
 > {
+    let name = name.as_deref();
+    let tenant = tenant.as_deref();
     answer("activate", name, tenant, Status::Active)
 }
 
@@ -201,20 +202,17 @@ fn activate(
 #[pg_extern]
 #[allow(clippy::type_complexity)]
 fn resume(
-    name: Option<&str>,
-    tenant: default!(Option<&str>, "NULL"),
+    name: Option<Text>,
+    tenant: default!(Option<Text>, "NULL"),
 ) -> Result<
     TableIterator<
         'static,
-        (
-            name!(ok, bool),
-            name!(applied, Option<String>),
-            name!(reason, Option<String>),
-            name!(message, Option<String>),
-        ),
+        (name!(ok, bool), name!(applied, Option<Text>), name!(reason, Option<Text>), name!(message, Option<Text>)),
     >,
     ErrorReport,
 > {
+    let name = name.as_deref();
+    let tenant = tenant.as_deref();
     answer("resume", name, tenant, Status::Active)
 }
 
@@ -222,20 +220,17 @@ fn resume(
 #[pg_extern]
 #[allow(clippy::type_complexity)]
 fn pause(
-    name: Option<&str>,
-    tenant: default!(Option<&str>, "NULL"),
+    name: Option<Text>,
+    tenant: default!(Option<Text>, "NULL"),
 ) -> Result<
     TableIterator<
         'static,
-        (
-            name!(ok, bool),
-            name!(applied, Option<String>),
-            name!(reason, Option<String>),
-            name!(message, Option<String>),
-        ),
+        (name!(ok, bool), name!(applied, Option<Text>), name!(reason, Option<Text>), name!(message, Option<Text>)),
     >,
     ErrorReport,
 > {
+    let name = name.as_deref();
+    let tenant = tenant.as_deref();
     answer("pause", name, tenant, Status::Paused)
 }
 
@@ -243,29 +238,26 @@ fn pause(
 #[pg_extern]
 #[allow(clippy::type_complexity)]
 fn revert_to_draft(
-    name: Option<&str>,
-    tenant: default!(Option<&str>, "NULL"),
+    name: Option<Text>,
+    tenant: default!(Option<Text>, "NULL"),
 ) -> Result<
     TableIterator<
         'static,
-        (
-            name!(ok, bool),
-            name!(applied, Option<String>),
-            name!(reason, Option<String>),
-            name!(message, Option<String>),
-        ),
+        (name!(ok, bool), name!(applied, Option<Text>), name!(reason, Option<Text>), name!(message, Option<Text>)),
     >,
     ErrorReport,
 > {
+    let name = name.as_deref();
+    let tenant = tenant.as_deref();
     answer("revert_to_draft", name, tenant, Status::Draft)
 }
 
 /// A refusal is a row; that the owner may not read a table is an error, which names the right that is missing.
 fn transition(named: &Named<'_>, to: Status) -> EngineResult<Outcome> {
     match try_transition(named, to) {
-        Ok(applied) => Ok((true, Some(applied.to_owned()), None, None)),
+        Ok(applied) => Ok((true, Some(applied.into()), None, None)),
         Err(NotDone::Refused(refusal)) => {
-            Ok((false, None, Some(refusal.reason().to_owned()), Some(refusal.message().to_owned())))
+            Ok((false, None, Some(refusal.reason().into()), Some(refusal.message().into())))
         }
         Err(NotDone::Denied(error)) => Err(error),
     }
@@ -344,10 +336,13 @@ fn triggers_are_valid(known: &Automation, document: &serde_json::Value) -> Engin
 /// ('finish').
 #[pg_extern]
 fn drop_automation(
-    name: Option<&str>,
-    runs: default!(Option<&str>, "'cancel'"),
-    tenant: default!(Option<&str>, "NULL"),
+    name: Option<Text>,
+    runs: default!(Option<Text>, "'cancel'"),
+    tenant: default!(Option<Text>, "NULL"),
 ) -> Result<(), ErrorReport> {
+    let name = name.as_deref();
+    let runs = runs.as_deref();
+    let tenant = tenant.as_deref();
     match (name, runs) {
         (Some(name), Some(runs)) => {
             drop_checked(&Named { function: "drop_automation", name, tenant }, runs).or_report()

@@ -12,8 +12,10 @@ use crate::error::{EngineError, EngineResult, OrReport};
 use crate::pg::append::next_id;
 use crate::pg::catch::PgError;
 use crate::pg::query_pages::{self, Column};
+use crate::pg::server_text;
 use crate::pg::statement::Spi;
 use crate::pg::subtransaction::in_subtransaction;
+use crate::pg::text::Text;
 use crate::pg::{clock, identity, names, settings};
 use crate::provenance;
 use crate::runs::bulk::put_an_end;
@@ -26,13 +28,17 @@ use crate::store::log;
 /// automation.progress.
 #[pg_extern]
 fn backfill(
-    name: Option<&str>,
-    query: Option<&str>,
+    name: Option<Text>,
+    query: Option<Text>,
     rate: default!(Option<f64>, "NULL"),
     approve: default!(Option<bool>, "false"),
-    kind: default!(Option<&str>, "NULL"),
-    tenant: default!(Option<&str>, "NULL"),
+    kind: default!(Option<Text>, "NULL"),
+    tenant: default!(Option<Text>, "NULL"),
 ) -> Result<i64, ErrorReport> {
+    let name = name.as_deref();
+    let query = query.as_deref();
+    let kind = kind.as_deref();
+    let tenant = tenant.as_deref();
     let given = name.ok_or_else(|| EngineError::null_argument("name"));
     given
         .and_then(|name| Ok((name, query.ok_or_else(|| EngineError::null_argument("query"))?)))
@@ -61,7 +67,7 @@ fn begin(named: &Named<'_>, query: &str, rate: Option<f64>, approve: bool, kind:
     versions::load(std::iter::once(known.version_id));
     let version = versions::get(known.version_id).map_err(EngineError::bug)?;
     let rows = rows_of(name, &version.program, &columns, kind)?;
-    let path = settings::current(c"search_path").and_then(|path| path.into_string().ok()).unwrap_or_default();
+    let path = settings::current(c"search_path").map(|path| server_text::read_c(&path)).unwrap_or_default();
     let by = names::role_name(identity::current_user()).unwrap_or_default();
     let cause = provenance::cause();
     let id = next_id("run_id_seq");
@@ -165,12 +171,12 @@ fn shows(kind: &Kind, columns: &[Column]) -> bool {
     })
 }
 
-type Outcome = (bool, Option<String>, Option<String>, Option<String>);
+type Outcome = (bool, Option<Text>, Option<Text>, Option<Text>);
 
 fn told(outcome: Result<&'static str, Refusal>) -> Outcome {
     match outcome {
-        Ok(applied) => (true, Some(applied.to_owned()), None, None),
-        Err(refusal) => (false, None, Some(refusal.reason().to_owned()), Some(refusal.message())),
+        Ok(applied) => (true, Some(applied.into()), None, None),
+        Err(refusal) => (false, None, Some(refusal.reason().into()), Some(refusal.message().into())),
     }
 }
 
@@ -181,7 +187,7 @@ fn approve_bulk(
     job: i64,
 ) -> TableIterator<
     'static,
-    (name!(ok, bool), name!(applied, Option<String>), name!(reason, Option<String>), name!(message, Option<String>)),
+    (name!(ok, bool), name!(applied, Option<Text>), name!(reason, Option<Text>), name!(message, Option<Text>)),
 > {
     TableIterator::once(told(approve(job)))
 }
@@ -194,7 +200,7 @@ fn cancel_bulk(
     job: i64,
 ) -> TableIterator<
     'static,
-    (name!(ok, bool), name!(applied, Option<String>), name!(reason, Option<String>), name!(message, Option<String>)),
+    (name!(ok, bool), name!(applied, Option<Text>), name!(reason, Option<Text>), name!(message, Option<Text>)),
 > {
     TableIterator::once(told(cancel(job)))
 }

@@ -11,6 +11,7 @@ use crate::define;
 use crate::definitions::hearing;
 use crate::definitions::topics;
 use crate::error::{EngineError, EngineResult, OrReport};
+use crate::pg::text::Text;
 use crate::pg::{identity, names};
 use crate::store::derived_events::{self, StoredRule};
 use crate::store::kinds::{self, Kind};
@@ -22,16 +23,20 @@ const MAX_NAME: usize = 200;
 /// Gives the changes of a kind for which a condition holds a further topic. Returns the name of the rule.
 #[pg_extern]
 fn derive_event(
-    kind: Option<&str>,
-    topic: Option<&str>,
-    condition: Option<&str>,
-    name: default!(Option<&str>, "NULL"),
-) -> Result<String, ErrorReport> {
+    kind: Option<Text>,
+    topic: Option<Text>,
+    condition: Option<Text>,
+    name: default!(Option<Text>, "NULL"),
+) -> Result<Text, ErrorReport> {
+    let kind = kind.as_deref();
+    let topic = topic.as_deref();
+    let condition = condition.as_deref();
+    let name = name.as_deref();
     (|| {
         let kind = kind.ok_or_else(|| EngineError::null_argument("kind"))?;
         let topic = topic.ok_or_else(|| EngineError::null_argument("topic"))?;
         let condition = condition.ok_or_else(|| EngineError::null_argument("condition"))?;
-        derive(kind, topic, condition, name.unwrap_or(topic))
+        derive(kind, topic, condition, name.unwrap_or(topic)).map(Text)
     })()
     .or_report()
 }
@@ -74,7 +79,9 @@ fn derive(kind: &str, topic: &str, condition: &str, name: &str) -> EngineResult<
 
 /// Removes a rule of derive_event(). True if it was there.
 #[pg_extern]
-fn drop_derived_event(kind: &str, name: &str) -> Result<bool, ErrorReport> {
+fn drop_derived_event(kind: Text, name: Text) -> Result<bool, ErrorReport> {
+    let kind = &*kind;
+    let name = &*name;
     remove(kind, name).or_report()
 }
 

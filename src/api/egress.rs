@@ -6,6 +6,7 @@ use pgrx::prelude::*;
 
 use super::secrets::pattern;
 use crate::error::{EngineError, EngineResult, OrReport};
+use crate::pg::text::Text;
 use crate::pg::{clock, names};
 use crate::store::egress_rules::{self, EgressRule};
 use crate::store::log;
@@ -14,10 +15,11 @@ use crate::store::log;
 #[pg_extern(sql = false)]
 fn allow_egress(
     role: Option<pg_sys::Oid>,
-    host: Option<&str>,
+    host: Option<Text>,
     port: Option<i32>,
     cidr: Option<Inet>,
 ) -> Result<bool, ErrorReport> {
+    let host = host.as_deref();
     change(role, host, port, cidr, true).or_report()
 }
 
@@ -25,10 +27,11 @@ fn allow_egress(
 #[pg_extern(sql = false)]
 fn deny_egress(
     role: Option<pg_sys::Oid>,
-    host: Option<&str>,
+    host: Option<Text>,
     port: Option<i32>,
     cidr: Option<Inet>,
 ) -> Result<bool, ErrorReport> {
+    let host = host.as_deref();
     change(role, host, port, cidr, false).or_report()
 }
 

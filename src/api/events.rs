@@ -1,7 +1,6 @@
 //! Entities and events.
 use crate::capture::state::change_state;
 use crate::definitions::tenant_view::check_tenant;
-use pgrx::JsonB;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -12,18 +11,24 @@ use crate::event_log::events::{NewEvent, Op, append_event, claim_dedup, name_ded
 use crate::pg::identity::current_user;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::regclass::Regclass;
+use crate::pg::text::{self, Text};
 use crate::provenance;
 
 /// Records every change of a table from now on.
 #[pg_extern]
 fn watch_table(
     rel: Option<Regclass>,
-    kind: default!(Option<&str>, "NULL"),
-    id_columns: default!(Option<Vec<Option<String>>>, "NULL"),
-    columns: default!(Option<Vec<Option<String>>>, "NULL"),
-    ignore: default!(Option<Vec<Option<String>>>, "'{}'"),
-    tenant_column: default!(Option<&str>, "NULL"),
-) -> Result<String, ErrorReport> {
+    kind: default!(Option<Text>, "NULL"),
+    id_columns: default!(Option<Vec<Option<Text>>>, "NULL"),
+    columns: default!(Option<Vec<Option<Text>>>, "NULL"),
+    ignore: default!(Option<Vec<Option<Text>>>, "'{}'"),
+    tenant_column: default!(Option<Text>, "NULL"),
+) -> Result<Text, ErrorReport> {
+    let kind = kind.as_deref();
+    let id_columns = id_columns.map(text::strings);
+    let columns = columns.map(text::strings);
+    let ignore = ignore.map(text::strings);
+    let tenant_column = tenant_column.as_deref();
     let request = || {
         let rel = rel.ok_or_else(|| EngineError::invalid("the table to watch must not be null"))?;
         Ok(attach::Request {
@@ -35,7 +40,7 @@ fn watch_table(
             tenant_column: tenant_column.map(str::to_owned),
         })
     };
-    request().and_then(attach::watch).or_report()
+    request().and_then(attach::watch).map(Text).or_report()
 }
 
 /// The names in a list that a caller has given.
@@ -53,13 +58,17 @@ fn unwatch_table(rel: Regclass) -> Result<bool, ErrorReport> {
 
 /// Gives an entity without a table its state; an event if that is a real change.
 #[pg_extern]
-fn set_state(kind: &str, id: &str, state: Jsonb) -> Result<Option<i64>, ErrorReport> {
+fn set_state(kind: Text, id: Text, state: Jsonb) -> Result<Option<i64>, ErrorReport> {
+    let kind = &*kind;
+    let id = &*id;
     change_state(kind, id, |_| Ok(Some(state.0))).or_report()
 }
 
 /// Merges fields into the state of an entity without a table; a null field is removed.
 #[pg_extern]
-fn patch_state(kind: &str, id: &str, patch: Jsonb) -> Result<Option<i64>, ErrorReport> {
+fn patch_state(kind: Text, id: Text, patch: Jsonb) -> Result<Option<i64>, ErrorReport> {
+    let kind = &*kind;
+    let id = &*id;
     change_state(kind, id, |old| {
         let serde_json::Value::Object(patch) = patch.0 else {
             return Err(EngineError::invalid("a patch must be a JSON object"));
@@ -82,17 +91,21 @@ fn patch_state(kind: &str, id: &str, patch: Jsonb) -> Result<Option<i64>, ErrorR
 
 /// Removes an entity without a table.
 #[pg_extern]
-fn remove_state(kind: &str, id: &str) -> Result<Option<i64>, ErrorReport> {
+fn remove_state(kind: Text, id: Text) -> Result<Option<i64>, ErrorReport> {
+    let kind = &*kind;
+    let id = &*id;
     change_state(kind, id, |_| Ok(None)).or_report()
 }
 
 /// Current state of an entity as expressions see it, NULL if there is none.
 #[pg_extern(stable)]
-fn state(kind: &str, id: &str) -> Result<Option<JsonB>, ErrorReport> {
+fn state(kind: Text, id: Text) -> Result<Option<Jsonb>, ErrorReport> {
+    let kind = &*kind;
+    let id = &*id;
     read::state(kind, id)
         .and_then(|text| {
             // A column of the table may hold a document that is nested deeper than ours can be.
-            text.map(|text| serde_json::from_str(&text).map(JsonB).map_err(|_| EngineError::too_deep())).transpose()
+            text.map(|text| serde_json::from_str(&text).map(Jsonb).map_err(|_| EngineError::too_deep())).transpose()
         })
         .or_report()
 }
@@ -102,11 +115,14 @@ type Json = serde_json::Value;
 /// Publishes an event. With a dedup key, a second emission within a day returns the first event's id instead.
 #[pg_extern]
 fn emit(
-    topic: Option<&str>,
+    topic: Option<Text>,
     payload: default!(Option<Jsonb>, "'{}'"),
-    dedup_key: default!(Option<&str>, "NULL"),
-    tenant: default!(Option<&str>, "NULL"),
+    dedup_key: default!(Option<Text>, "NULL"),
+    tenant: default!(Option<Text>, "NULL"),
 ) -> Result<i64, ErrorReport> {
+    let topic = topic.as_deref();
+    let dedup_key = dedup_key.as_deref();
+    let tenant = tenant.as_deref();
     let payload = payload.map_or(Json::Null, |payload| payload.0);
     topic
         .ok_or_else(|| EngineError::null_argument("topic"))

@@ -4,7 +4,6 @@ use automation_core::condition::Condition;
 use automation_core::cron::{self, Cron};
 use automation_core::expr::{Budget, Expr, ExprError, ExprErrorKind, FixedScope};
 use automation_core::value::Value;
-use pgrx::JsonB;
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -13,14 +12,17 @@ use crate::definitions::scope::instant;
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::pg::clock::{self, Micros, POSTGRES_EPOCH};
 use crate::pg::jsonb::Jsonb;
+use crate::pg::report;
+use crate::pg::text::Text;
 
 /// Evaluates an expression over given values.
 #[pg_extern(stable)]
-fn evaluate(expr: &str, scope: default!(Jsonb, "'{}'")) -> Result<Option<JsonB>, ErrorReport> {
+fn evaluate(expr: Text, scope: default!(Jsonb, "'{}'")) -> Result<Option<Jsonb>, ErrorReport> {
+    let expr = &*expr;
     evaluate_expression(expr, &scope.0).or_report()
 }
 
-fn evaluate_expression(text: &str, scope: &serde_json::Value) -> EngineResult<Option<JsonB>> {
+fn evaluate_expression(text: &str, scope: &serde_json::Value) -> EngineResult<Option<Jsonb>> {
     let report = |error| EngineError::in_text(text, &error);
     if !scope.is_object() {
         return Err(EngineError::invalid("the scope of an expression must be a JSON object")
@@ -36,7 +38,7 @@ fn evaluate_expression(text: &str, scope: &serde_json::Value) -> EngineResult<Op
         return Ok(None);
     }
     let json = serde_json::from_str(&value.to_json()).map_err(|_| EngineError::too_deep())?;
-    Ok(Some(JsonB(json)))
+    Ok(Some(Jsonb(json)))
 }
 
 /// A name that is neither one of the language nor given: most likely a slip, and not a null.
@@ -54,28 +56,31 @@ fn unknown_root(expr: &Expr, scope: &serde_json::Value) -> Option<ExprError> {
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn extract_refs(
-    condition: &str,
+    condition: Text,
 ) -> Result<
-    TableIterator<'static, (name!(reference, String), name!(kind, String), name!(entity_id, Option<String>))>,
+    TableIterator<'static, (name!(reference, Text), name!(kind, Text), name!(entity_id, Option<Text>))>,
     ErrorReport,
 > {
+    let condition = &*condition;
     let parsed =
         Condition::parse_text(condition).map_err(|error| EngineError::in_text(condition, &error)).or_report()?;
     let references = parsed.references();
     for read in &references.indeterminate {
-        pgrx::warning!("\"{read}\" could read entities of any kind, so no change of them can be noticed");
+        report::warning(format!("\"{read}\" could read entities of any kind, so no change of them can be noticed"));
     }
     let rows: Vec<_> = references
         .entities
         .into_iter()
-        .map(|entity| (entity.to_string(), entity.kind.clone(), entity.id.clone()))
+        .map(|entity| (entity.to_string().into(), entity.kind.as_str().into(), entity.id.clone().map(Text)))
         .collect();
     Ok(TableIterator::new(rows))
 }
 
 /// Does a topic match a pattern? `*` is one segment or part of one, `#` any number of segments.
 #[pg_extern(immutable, parallel_safe)]
-fn match_topic(pattern: &str, topic: &str) -> Result<bool, ErrorReport> {
+fn match_topic(pattern: Text, topic: Text) -> Result<bool, ErrorReport> {
+    let pattern = &*pattern;
+    let topic = &*topic;
     automation_core::topic::validate(pattern).map_err(|error| EngineError::in_text(pattern, &error)).or_report()?;
     Ok(automation_core::topic::matches(pattern, topic))
 }
@@ -94,11 +99,13 @@ fn match_filter(filter: Jsonb, payload: Jsonb) -> Result<bool, ErrorReport> {
 /// The next times at which a cron schedule fires.
 #[pg_extern(stable)]
 fn next_fire(
-    expr: &str,
-    timezone: default!(&str, "'UTC'"),
+    expr: Text,
+    timezone: default!(Text, "'UTC'"),
     after: default!(TimestampWithTimeZone, "pg_catalog.now()"),
     n: default!(i32, 5),
 ) -> Result<SetOfIterator<'static, TimestampWithTimeZone>, ErrorReport> {
+    let expr = &*expr;
+    let timezone = &*timezone;
     upcoming(expr, timezone, Micros::from(after), n).map(SetOfIterator::new).or_report()
 }
 

@@ -4,18 +4,22 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
 use crate::error::{EngineError, EngineResult, OrReport};
+use crate::pg::text::Text;
 use crate::pg::{identity, names};
 use crate::store::{log, rights};
 
 /// Lets a role use the engine: as viewer, operator, author or admin.
 #[pg_extern]
-fn grant_usage(role: &str, tier: &str) -> Result<(), ErrorReport> {
+fn grant_usage(role: Text, tier: Text) -> Result<(), ErrorReport> {
+    let role = &*role;
+    let tier = &*tier;
     change(role, Some(tier)).or_report()
 }
 
 /// Takes all rights that grant_usage() gave to a role.
 #[pg_extern]
-fn revoke_usage(role: &str) -> Result<(), ErrorReport> {
+fn revoke_usage(role: Text) -> Result<(), ErrorReport> {
+    let role = &*role;
     change(role, None).or_report()
 }
 

@@ -15,16 +15,19 @@ use crate::error::{EngineError, EngineResult, OrReport};
 use crate::pg::clock;
 use crate::pg::identity;
 use crate::pg::jsonb::Jsonb;
+use crate::pg::text::Text;
 use crate::provenance;
 use crate::store::runs;
 
 /// Starts a run by hand. The run's id is known at once; it starts when this transaction has committed.
 #[pg_extern]
 fn start_run(
-    name: Option<&str>,
+    name: Option<Text>,
     payload: default!(Option<Jsonb>, "'{}'"),
-    tenant: default!(Option<&str>, "NULL"),
+    tenant: default!(Option<Text>, "NULL"),
 ) -> Result<Option<i64>, ErrorReport> {
+    let name = name.as_deref();
+    let tenant = tenant.as_deref();
     let (Some(name), Some(payload)) = (name, payload) else { return Ok(None) };
     let named = Named { function: "start_run", name, tenant };
     order(&named, &payload.0.to_string(), None).map(Some).or_report()
@@ -39,7 +42,8 @@ fn cancel_run(id: i64) -> Result<bool, ErrorReport> {
 
 /// Cancels every run of yours, executing, waiting or queued, for which a condition over `run` holds. Returns how many.
 #[pg_extern(name = "cancel_run")]
-fn cancel_runs(filter: &str) -> Result<i64, ErrorReport> {
+fn cancel_runs(filter: Text) -> Result<i64, ErrorReport> {
+    let filter = &*filter;
     cancel_matching(filter).or_report()
 }
 

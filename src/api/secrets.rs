@@ -15,6 +15,7 @@ use pgrx::prelude::*;
 
 use crate::error::{EngineError, EngineResult, OrReport, without_statement};
 use crate::pg::jsonb::Jsonb;
+use crate::pg::text::Text;
 use crate::pg::{clock, identity, names};
 use crate::secrets::seal;
 use crate::store::endpoints::{self, Endpoint};
@@ -26,22 +27,30 @@ const MAX_SECRET: usize = 4096;
 /// Keeps a secret of yours, sealed. Replaced, the one before still signs for a day.
 #[pg_extern(sql = false)]
 fn set_secret(
-    name: Option<&str>,
-    value: Option<&str>,
-    host: Option<&str>,
-    owner: Option<&str>,
+    name: Option<Text>,
+    value: Option<Text>,
+    host: Option<Text>,
+    owner: Option<Text>,
 ) -> Result<(), ErrorReport> {
+    let name = name.as_deref();
+    let value = value.as_deref();
+    let host = host.as_deref();
+    let owner = owner.as_deref();
     without_statement(|| keep_secret(name, value, host, owner)).or_report()
 }
 
 /// The same with the value in a file on the server's machine, so that it stands in no statement.
 #[pg_extern(sql = false)]
 fn set_secret_from_file(
-    name: Option<&str>,
-    path: Option<&str>,
-    host: Option<&str>,
-    owner: Option<&str>,
+    name: Option<Text>,
+    path: Option<Text>,
+    host: Option<Text>,
+    owner: Option<Text>,
 ) -> Result<(), ErrorReport> {
+    let name = name.as_deref();
+    let path = path.as_deref();
+    let host = host.as_deref();
+    let owner = owner.as_deref();
     let keep = || {
         let path = path.ok_or_else(|| EngineError::null_argument("path"))?;
         if !identity::may_read_server_files(identity::current_user()) {
@@ -109,7 +118,9 @@ fn check_value(value: &str) -> EngineResult<()> {
 
 /// Forgets a secret of yours. True if it was there.
 #[pg_extern(sql = false)]
-fn drop_secret(name: Option<&str>, owner: Option<&str>) -> Result<bool, ErrorReport> {
+fn drop_secret(name: Option<Text>, owner: Option<Text>) -> Result<bool, ErrorReport> {
+    let name = name.as_deref();
+    let owner = owner.as_deref();
     let dropped = || {
         let name = name.ok_or_else(|| EngineError::null_argument("name"))?;
         let owner = role_of(owner)?;
@@ -126,14 +137,18 @@ fn drop_secret(name: Option<&str>, owner: Option<&str>) -> Result<bool, ErrorRep
 /// Gives a receiver a name that steps can use.
 #[pg_extern(sql = false)]
 fn set_endpoint(
-    name: Option<&str>,
-    url: Option<&str>,
-    secret: Option<&str>,
+    name: Option<Text>,
+    url: Option<Text>,
+    secret: Option<Text>,
     headers: Option<Jsonb>,
     timeout: Option<Interval>,
     max_attempts: Option<i32>,
-    owner: Option<&str>,
+    owner: Option<Text>,
 ) -> Result<(), ErrorReport> {
+    let name = name.as_deref();
+    let url = url.as_deref();
+    let secret = secret.as_deref();
+    let owner = owner.as_deref();
     let timeout = timeout.map(|timeout| timeout.as_micros());
     keep_endpoint(name, url, secret, headers.map(|headers| headers.0), timeout, max_attempts, owner).or_report()
 }
@@ -220,7 +235,9 @@ fn unreadable(error: ExprError) -> EngineError {
 
 /// Forgets a receiver of yours. True if it was there.
 #[pg_extern(sql = false)]
-fn drop_endpoint(name: Option<&str>, owner: Option<&str>) -> Result<bool, ErrorReport> {
+fn drop_endpoint(name: Option<Text>, owner: Option<Text>) -> Result<bool, ErrorReport> {
+    let name = name.as_deref();
+    let owner = owner.as_deref();
     let dropped = || {
         let name = name.ok_or_else(|| EngineError::null_argument("name"))?;
         let owner = role_of(owner)?;

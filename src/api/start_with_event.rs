@@ -15,6 +15,7 @@ use crate::pg::append::next_id;
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity;
 use crate::pg::jsonb::Jsonb;
+use crate::pg::text::Text;
 use crate::runs::order::{check_paused, place, startable};
 
 type Json = serde_json::Value;
@@ -42,10 +43,12 @@ const FOLLOWING: [&str; 11] = [
 /// Starts a run as if an event had happened. The same event again within ten minutes gives the run that it started.
 #[pg_extern]
 fn start_with_event(
-    name: Option<&str>,
+    name: Option<Text>,
     event: Option<Jsonb>,
-    tenant: default!(Option<&str>, "NULL"),
+    tenant: default!(Option<Text>, "NULL"),
 ) -> Result<Option<i64>, ErrorReport> {
+    let name = name.as_deref();
+    let tenant = tenant.as_deref();
     let (Some(name), Some(event)) = (name, event) else { return Ok(None) };
     start(&Named { function: "start_with_event", name, tenant }, &event.0).map(Some).or_report()
 }

@@ -17,6 +17,7 @@ use crate::error::{EngineError, EngineResult, OrReport};
 use crate::event_log::events::{self, Event, NewEvent, Op, append_event};
 use crate::pg::append::next_id;
 use crate::pg::jsonb::Jsonb;
+use crate::pg::text::Text;
 use crate::pg::{clock, identity};
 use crate::provenance;
 use crate::runs::order::{check_paused, place};
@@ -28,11 +29,14 @@ use crate::store::{automations, live, log, outbox, retries};
 /// one does, it is kept. Each signal is taken by one run.
 #[pg_extern]
 fn signal(
-    name: Option<&str>,
+    name: Option<Text>,
     payload: default!(Option<Jsonb>, "'{}'"),
-    key: default!(Option<&str>, "NULL"),
-    tenant: default!(Option<&str>, "NULL"),
+    key: default!(Option<Text>, "NULL"),
+    tenant: default!(Option<Text>, "NULL"),
 ) -> Result<i64, ErrorReport> {
+    let name = name.as_deref();
+    let key = key.as_deref();
+    let tenant = tenant.as_deref();
     let payload = payload.map_or_else(|| serde_json::json!({}), |payload| payload.0);
     name.ok_or_else(|| EngineError::null_argument("name"))
         .and_then(|name| send(name, &payload, key, tenant))
@@ -63,7 +67,8 @@ fn send(name: &str, payload: &serde_json::Value, key: Option<&str>, tenant: Opti
 /// Makes a run go on without the step it waits at, or takes up a failed run behind the step that failed. Returns the run
 /// that goes on.
 #[pg_extern]
-fn skip_step(run_id: Option<i64>, step: default!(Option<&str>, "NULL")) -> Result<i64, ErrorReport> {
+fn skip_step(run_id: Option<i64>, step: default!(Option<Text>, "NULL")) -> Result<i64, ErrorReport> {
+    let step = step.as_deref();
     run_id.ok_or_else(|| EngineError::null_argument("run_id")).and_then(|run_id| skip(run_id, step)).or_report()
 }
 
@@ -108,7 +113,8 @@ fn tenant_of(automation: i32) -> Option<String> {
 /// Takes up a failed run again, on its own version: where it failed, or from a step. A run is repeated once: a second
 /// retry is refused, whatever became of the first, unless the first took no step. Returns the new run.
 #[pg_extern]
-fn retry_run(id: Option<i64>, from_step: default!(Option<&str>, "NULL")) -> Result<i64, ErrorReport> {
+fn retry_run(id: Option<i64>, from_step: default!(Option<Text>, "NULL")) -> Result<i64, ErrorReport> {
+    let from_step = from_step.as_deref();
     id.ok_or_else(|| EngineError::null_argument("id")).and_then(|id| again(id, from_step, false)).or_report()
 }
 

@@ -5,6 +5,7 @@ use pgrx::prelude::*;
 
 use crate::definitions::quotas;
 use crate::error::{EngineError, EngineResult, OrReport};
+use crate::pg::text::Text;
 use crate::pg::{clock, identity};
 use crate::store::{automations, subscriptions};
 
@@ -14,13 +15,17 @@ const MAX_CHANNEL: usize = 63;
 /// Has events whose topic matches a pattern told by NOTIFY on a channel: id, topic and ref (kind:id), nothing of what they
 /// hold. Only events that you may see. True if it is new.
 #[pg_extern]
-fn subscribe(pattern: &str, channel: &str) -> Result<bool, ErrorReport> {
+fn subscribe(pattern: Text, channel: Text) -> Result<bool, ErrorReport> {
+    let pattern = &*pattern;
+    let channel = &*channel;
     added(pattern, channel).or_report()
 }
 
 /// Ends a subscription of yours. True if there was one.
 #[pg_extern]
-fn unsubscribe(pattern: &str, channel: &str) -> Result<bool, ErrorReport> {
+fn unsubscribe(pattern: Text, channel: Text) -> Result<bool, ErrorReport> {
+    let pattern = &*pattern;
+    let channel = &*channel;
     checked(pattern, channel)
         .map(|pattern| {
             let removed = subscriptions::remove(identity::current_user(), &pattern, channel);

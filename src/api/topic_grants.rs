@@ -5,28 +5,37 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
 use crate::error::{self, EngineError, EngineResult, OrReport};
+use crate::pg::text::Text;
 use crate::pg::{identity, names};
 use crate::store::{kinds, log, topic_grants};
 
 /// Lets a role emit events, under a prefix of topics, that your automations hear, or listen to those that you emit.
 #[pg_extern]
 fn grant_topic(
-    role: Option<&str>,
-    prefix: Option<&str>,
-    right: Option<&str>,
-    of: default!(Option<&str>, "NULL"),
+    role: Option<Text>,
+    prefix: Option<Text>,
+    right: Option<Text>,
+    of: default!(Option<Text>, "NULL"),
 ) -> Result<(), ErrorReport> {
+    let role = role.as_deref();
+    let prefix = prefix.as_deref();
+    let right = right.as_deref();
+    let of = of.as_deref();
     grant(role, prefix, right, of).or_report()
 }
 
 /// Takes back what grant_topic() gave.
 #[pg_extern]
 fn revoke_topic(
-    role: Option<&str>,
-    prefix: Option<&str>,
-    right: Option<&str>,
-    of: default!(Option<&str>, "NULL"),
+    role: Option<Text>,
+    prefix: Option<Text>,
+    right: Option<Text>,
+    of: default!(Option<Text>, "NULL"),
 ) -> Result<(), ErrorReport> {
+    let role = role.as_deref();
+    let prefix = prefix.as_deref();
+    let right = right.as_deref();
+    let of = of.as_deref();
     revoke(role, prefix, right, of).or_report()
 }
 

@@ -8,6 +8,7 @@ use super::plan::{Watch, live_columns, primary_key};
 use crate::error::{EngineError, EngineResult};
 use crate::event_log::events::append_move;
 use crate::pg::engine_sql::run_ddl;
+use crate::pg::server_text;
 use crate::pg::{identity, names, raw};
 use crate::store::kinds::{self, Kind, ROW_TRIGGER, Watched};
 use crate::store::{automations, log, wakes};
@@ -55,9 +56,7 @@ pub fn watch(request: Request) -> EngineResult<String> {
     let kind = match &request.kind {
         Some(kind) => kind.clone(),
         // SAFETY: an open relation.
-        None => unsafe { std::ffi::CStr::from_ptr((*(*opened.0).rd_rel).relname.data.as_ptr()) }
-            .to_string_lossy()
-            .into_owned(),
+        None => server_text::read_c(unsafe { std::ffi::CStr::from_ptr((*(*opened.0).rd_rel).relname.data.as_ptr()) }),
     };
     // SAFETY: an open relation.
     let table_owner = unsafe { (*(*opened.0).rd_rel).relowner };
@@ -307,7 +306,7 @@ fn installed_argument(relation: pg_sys::Oid) -> Option<String> {
             .map(|i| &*(*triggers).triggers.add(i))
             .find(|trigger| std::ffi::CStr::from_ptr(trigger.tgname).to_bytes() == ROW_TRIGGER.as_bytes())
             .filter(|trigger| trigger.tgnargs > 0)
-            .map(|trigger| std::ffi::CStr::from_ptr(*trigger.tgargs).to_string_lossy().into_owned())
+            .map(|trigger| server_text::read_c(std::ffi::CStr::from_ptr(*trigger.tgargs)))
     }
 }
 

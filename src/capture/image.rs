@@ -6,6 +6,7 @@ use pgrx::pg_sys;
 use super::plan::{Column, Plan};
 use crate::pg::encode::{Encoding, LeftOut, MAX_IMAGE_BYTES, is_plain, with_varlena};
 use crate::pg::raw;
+use crate::pg::server_text;
 
 /// A row taken apart.
 pub struct Fields {
@@ -276,7 +277,7 @@ fn encodings_differ(encoding: Encoding, old: pg_sys::Datum, new: pg_sys::Datum) 
 
 /// Are two JSON texts the same value?
 fn same_json(left: &[u8], right: &[u8]) -> bool {
-    let parse = |bytes: &[u8]| std::str::from_utf8(bytes).ok().and_then(|text| Value::from_json(text).ok());
+    let parse = |bytes: &[u8]| Value::from_json(&server_text::read(bytes)).ok();
     match (parse(left), parse(right)) {
         (Some(left), Some(right)) => left == right,
         (None, _) | (_, None) => false,

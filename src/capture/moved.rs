@@ -124,6 +124,7 @@ fn deleted(row: MovedRow) {
         op: Some(Op::Deleted),
         relation: Some(row.plan.relation),
         truncated,
+        from_table: true,
         kind: Some(&row.plan.watch.kind),
         entity_id: Some(&row.id),
         tenant: row.tenant.as_deref(),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::pg::encode::{Encoding, write_string};
 use crate::pg::engine_sql::Arg;
-use crate::pg::{names, raw};
+use crate::pg::{names, raw, server_text};
 
 /// What watch_table() was told; travels as the argument of the trigger, so that it changes with the table's own
 /// catalog entry and no row of ours needs to be read while capturing.
@@ -120,7 +120,7 @@ pub fn plan_for(relation: pg_sys::Relation, trigger: &pg_sys::Trigger) -> Option
         }
         CStr::from_ptr(*trigger.tgargs).to_bytes()
     };
-    let watch: Watch = serde_json::from_slice(argument).ok()?;
+    let watch: Watch = serde_json::from_str(&server_text::read(argument)).ok()?;
     let plan = Rc::new(build(relation, watch));
     PLANS.with(|plans| {
         let mut plans = plans.borrow_mut();
@@ -139,7 +139,7 @@ pub fn live_columns(relation: pg_sys::Relation) -> Vec<(usize, String, pg_sys::O
             .filter_map(|index| {
                 let attribute = raw::attribute(descriptor, index);
                 (!(*attribute).attisdropped).then(|| {
-                    let name = CStr::from_ptr((*attribute).attname.data.as_ptr()).to_string_lossy().into_owned();
+                    let name = server_text::read_c(CStr::from_ptr((*attribute).attname.data.as_ptr()));
                     (index, name, (*attribute).atttypid, (*attribute).attbyval, (*attribute).attlen)
                 })
             })
@@ -175,7 +175,7 @@ pub fn build(relation: pg_sys::Relation, watch: Watch) -> Plan {
         })
         .map(|(index, name, type_oid, by_value, length)| {
             let mut label = Vec::new();
-            write_string(&mut label, name.as_bytes());
+            write_string(&mut label, &server_text::write(name));
             label.push(b':');
             Column {
                 index: *index,
@@ -260,7 +260,7 @@ pub fn typed_columns(relation: pg_sys::Oid) -> Option<Vec<(String, String)>> {
             .into_iter()
             .map(|(_, name, type_oid, ..)| {
                 let base = pg_sys::getBaseType(type_oid);
-                let text = CStr::from_ptr(pg_sys::format_type_be(base)).to_string_lossy().into_owned();
+                let text = server_text::read_c(CStr::from_ptr(pg_sys::format_type_be(base)));
                 (name, text)
             })
             .collect();

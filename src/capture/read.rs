@@ -10,6 +10,7 @@ use crate::error::{EngineError, EngineResult};
 use crate::pg::catch::PgError;
 use crate::pg::key_type::KeyType;
 use crate::pg::names;
+use crate::pg::server_text;
 use crate::pg::statement::{Spi, Statement};
 use crate::pg::subtransaction::in_subtransaction;
 use crate::store::kinds::{self, Kind};
@@ -88,7 +89,7 @@ fn read_row(kind: &Kind, id: &str) -> Result<Entity, PgError> {
         let statement = Statement::prepare(&spi, &sql, values.len())?;
         let outcome = statement.execute(&spi, &values, 1, usize::MAX)?;
         spi.close();
-        let state = outcome.rows.into_iter().next().map(|row| String::from_utf8_lossy(&row).into_owned());
+        let state = outcome.rows.into_iter().next().map(|row| server_text::read(&row).into_owned());
         let columns = key_types(kind)?;
         let mut id = spelled(&columns, &values)?;
         // If equal keys have several texts, the row itself says which one its events have.
@@ -140,10 +141,11 @@ fn id_in(kind: &Kind, row: &str) -> Option<String> {
     }
 }
 
-/// The values of the key columns: the id itself, or the elements of its JSON list.
+/// The values of the key columns: the id itself, or the elements of its JSON list. None if they name no row: a letter that the
+/// database's encoding lacks is in none.
 fn key_values(kind: &Kind, id: &str) -> Option<Vec<Option<CString>>> {
     if kind.id_columns.len() == 1 {
-        return Some(vec![Some(CString::new(id).ok()?)]);
+        return Some(vec![Some(server_text::c_string(id).ok()?)]);
     }
     let serde_json::Value::Array(parts) = serde_json::from_str(id).ok()? else { return None };
     if parts.len() != kind.id_columns.len() {
@@ -153,8 +155,8 @@ fn key_values(kind: &Kind, id: &str) -> Option<Vec<Option<CString>>> {
         .into_iter()
         .map(|part| match part {
             serde_json::Value::Null => Some(None),
-            serde_json::Value::String(text) => Some(Some(CString::new(text).ok()?)),
-            other => Some(Some(CString::new(other.to_string()).ok()?)),
+            serde_json::Value::String(text) => Some(Some(server_text::c_string(&text).ok()?)),
+            other => Some(Some(server_text::c_string(&other.to_string()).ok()?)),
         })
         .collect()
 }

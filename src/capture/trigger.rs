@@ -178,6 +178,7 @@ fn emit(
         op: Some(op),
         relation: Some(plan.relation),
         truncated,
+        from_table: true,
         kind: Some(&plan.watch.kind),
         entity_id: Some(&id),
         tenant: tenant.as_deref(),

@@ -3,10 +3,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use egress::{Network, SystemNames, client_config};
-use pgrx::prelude::*;
 
 use crate::gucs;
 use crate::pg::listen;
+use crate::pg::report;
 
 pub struct Surroundings {
     /// None if TLS cannot be set up at all; then nothing is sent.
@@ -36,18 +36,20 @@ fn network() -> Option<Network> {
         Ok(pem) => Some(pem),
         Err(error) => {
             // Receivers under these authorities are then not believed, and their messages wait.
-            warning!("automation_engine courier: could not read automation_engine.http_ca_file \"{path}\": {error}");
+            report::warning(format!(
+                "automation_engine courier: could not read automation_engine.http_ca_file \"{path}\": {error}"
+            ));
             None
         }
     });
     let tls = client_config(more.as_deref()).or_else(|error| {
-        warning!("automation_engine courier: automation_engine.http_ca_file: {error}");
+        report::warning(format!("automation_engine courier: automation_engine.http_ca_file: {error}"));
         client_config(None)
     });
     match tls {
         Ok(tls) => Some(Network { tls, names: Arc::new(SystemNames) }),
         Err(error) => {
-            warning!("automation_engine courier: {error}");
+            report::warning(format!("automation_engine courier: {error}"));
             None
         }
     }

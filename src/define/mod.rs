@@ -24,6 +24,7 @@ use crate::error::{EngineError, EngineResult};
 use crate::executor::{call_statement, own_type};
 use crate::pg::catch::PgError;
 use crate::pg::parameter_types::OwnType;
+use crate::pg::server_text;
 use crate::pg::statement::{Spi, Statement};
 use crate::pg::subtransaction::in_subtransaction;
 use crate::pg::writes::Write;
@@ -396,7 +397,7 @@ fn save(
     status: Option<Status>,
 ) -> EngineResult<Defined> {
     let text = serde_json::to_string(document).map_err(|error| EngineError::bug(error.to_string()))?;
-    let search_path = settings::current(c"search_path").and_then(|path| path.into_string().ok()).unwrap_or_default();
+    let search_path = settings::current(c"search_path").map(|path| server_text::read_c(&path)).unwrap_or_default();
     let mut notices = notices::of_owner(owner);
     let name = document.name.as_str();
     let (id, owner, status, previous) = match automations::lock(name, document.tenant.as_deref()) {

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use automation_core::definition::Document;
 use automation_core::program::{Program, compile};
 
+use crate::pg::server_text;
 use crate::pg::statement::Statement;
 use crate::store::automations;
 
@@ -43,7 +44,7 @@ pub fn load(ids: impl Iterator<Item = i32>) {
         for version in stored {
             let compiled = compile_stored(&version.document).map(|program| {
                 let statements = program.steps.iter().map(|_| RefCell::default()).collect();
-                let search_path = CString::new(version.search_path).unwrap_or_default();
+                let search_path = server_text::c_string(&version.search_path).unwrap_or_default();
                 Rc::new(Version { program, search_path, statements })
             });
             versions.insert(version.id, compiled);

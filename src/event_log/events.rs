@@ -12,6 +12,7 @@ use crate::pg::clock::{self, Micros};
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity;
 use crate::pg::read_only;
+use crate::pg::server_text;
 use crate::pg::snapshot::assigned_transaction;
 use crate::pg::statement_alone;
 use crate::provenance::{self, Cause};
@@ -93,6 +94,8 @@ pub struct NewEvent<'a> {
     pub op: Option<Op>,
     pub relation: Option<pg_sys::Oid>,
     pub truncated: bool,
+    /// The fields that are bytes come from a table, in the database's encoding. Otherwise they are UTF-8, as texts are.
+    pub from_table: bool,
     pub kind: Option<&'a str>,
     pub entity_id: Option<&'a [u8]>,
     pub topic: Option<&'a str>,
@@ -144,7 +147,7 @@ pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
     let xid = assigned_transaction();
     let cause = event.cause.clone().unwrap_or_else(provenance::cause);
     let at = event.at.unwrap_or_else(clock::now);
-    let texts = Texts::with_room_for(&[
+    let texts = [
         event.kind.map(str::as_bytes),
         event.entity_id,
         event.topic.map(str::as_bytes),
@@ -154,7 +157,22 @@ pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
         event.prev,
         event.next,
         event.payload,
-    ]);
+    ];
+    let texts = match server_text::is_utf8() {
+        true => Texts::with_room_for(&texts),
+        false => {
+            let is_bytes = [false, true, false, true, false, false, true, true, true];
+            let mut place = is_bytes.into_iter();
+            let converted = texts.map(|text| {
+                let is_converted = place.next().unwrap_or_default() && event.from_table;
+                text.map(|text| match (is_converted, std::str::from_utf8(text)) {
+                    (false, Ok(utf8)) => server_text::write(utf8),
+                    (true, _) | (false, Err(_)) => text.into(),
+                })
+            });
+            Texts::with_room_for(&converted.each_ref().map(|text| text.as_deref()))
+        }
+    };
     let [kind, entity_id, topic, tenant, actor, dedup_key, prev, next, payload] = texts.datums;
     let row = [
         // drawn when it is inserted

@@ -1,12 +1,11 @@
 //! Values as parameters of a statement: the text that the parameter's own type reads.
 #![allow(unsafe_code)]
-use std::ffi::CString;
-
 use automation_core::value::Value;
 use pgrx::pg_sys;
 
 use crate::pg::catch::PgError;
 use crate::pg::parameter_types::OwnType;
+use crate::pg::server_text;
 use crate::pg::statement::Parameter;
 
 /// The types of `value` where its place in a statement asks for none. A whole number and one with a fraction choose the same
@@ -58,7 +57,7 @@ pub fn parameter(value: &Value, type_oid: pg_sys::Oid) -> Result<Parameter, PgEr
             None => return Ok(None),
         },
     };
-    CString::new(text).map(Some).map_err(|_| PgError::new("22021", "invalid byte sequence for encoding \"UTF8\": 0x00"))
+    server_text::c_string(&text).map(Some)
 }
 
 fn is_array(type_oid: pg_sys::Oid) -> bool {

@@ -1,6 +1,5 @@
 //! The rows of a bulk job: read from its query, asked whether they are for the automation, ordered.
 use automation_core::order::{Row, RowOfBackfill, RowOfStep, Start};
-use std::ffi::CString;
 use std::rc::Rc;
 
 use automation_core::expr::Budget;
@@ -21,6 +20,7 @@ use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::pg::encode::LeftOut;
 use crate::pg::query_pages::{self, PageRow};
+use crate::pg::server_text;
 use crate::pg::session::{self, StatementTimeout};
 use crate::pg::settings::Pinned;
 use crate::pg::statement::Spi;
@@ -41,7 +41,7 @@ const TOO_DEEP: &[u8] = b"null";
 pub fn read(job: &Job, is_worker: bool) -> Result<i64, PgError> {
     let Some((query, params, path)) = bulk::query_of(job.id) else { return Ok(0) };
     let values: Vec<Kept> = serde_json::from_str(&params).map_err(|error| PgError::new("XX000", error.to_string()))?;
-    let path = CString::new(path).map_err(|error| PgError::new("XX000", error.to_string()))?;
+    let path = server_text::c_string(&path)?;
     let pinned = Pinned::new();
     pinned.set(c"search_path", &path);
     let spi = Spi::open();
@@ -170,7 +170,7 @@ impl Orders {
 
     /// A row as the event that it stands for.
     fn event(&self, item: &Item) -> Event {
-        let text = item.data.as_ref().map(|row| String::from_utf8_lossy(row).into_owned());
+        let text = item.data.as_ref().map(|row| server_text::read(row).into_owned());
         let mut event = Event {
             id: 0,
             xid: 0,

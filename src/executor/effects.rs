@@ -1,8 +1,6 @@
 //! The effects of performed steps on the database: one method for each. Which effects a step of a kind has, and with what
 //! values, is decided in `automation_core::steps`.
 #![allow(unsafe_code)]
-use std::ffi::CString;
-
 use automation_core::expr::{ExprError, Scope};
 use automation_core::machine::Machine;
 use automation_core::steps::Effects;
@@ -16,6 +14,7 @@ use crate::definitions::topics;
 use crate::definitions::versions::Version;
 use crate::event_log::events::{NewEvent, Op, append_event};
 use crate::pg::catch::PgError;
+use crate::pg::server_text;
 use crate::runs::bulk::RunOfStep;
 use crate::runs::error::from_expression;
 use crate::runs::run::Run;
@@ -64,6 +63,8 @@ impl Effects for Performing<'_> {
 
     fn publish(&mut self, topic: &str, payload: &Value) -> Result<i64, PgError> {
         let text = payload.to_json();
+        server_text::check(topic)?;
+        server_text::check(&text)?;
         let tenant = crate::provenance::tenant();
         Ok(append_event(&NewEvent {
             op: Some(Op::Emitted),
@@ -79,24 +80,26 @@ impl Effects for Performing<'_> {
             Value::Text(text) => text.to_string(),
             other => other.to_json(),
         };
-        if payload.len() > MAX_NOTIFY {
+        let (channel, payload) = (server_text::c_string(channel)?, server_text::c_string(&payload)?);
+        let bytes = payload.as_bytes().len();
+        if bytes > MAX_NOTIFY {
             return Err(PgError {
-                detail: Some(format!("It has {} bytes, NOTIFY takes {MAX_NOTIFY}.", payload.len())),
+                detail: Some(format!("It has {bytes} bytes, NOTIFY takes {MAX_NOTIFY}.")),
                 hint: Some("Send an id and let the listener read the rest.".into()),
                 ..PgError::new("22023", "notification payload is too long")
             });
         }
-        let texts = (CString::new(channel), CString::new(payload));
-        let (Ok(channel), Ok(payload)) = texts else {
-            return Err(PgError::new("22021", "invalid byte sequence for encoding \"UTF8\": 0x00"));
-        };
         // SAFETY: NUL-terminated strings; the call copies them. It raises an ERROR for a bad channel name.
         unsafe { crate::pg::raw::Async_Notify(channel.as_ptr(), payload.as_ptr()) };
         Ok(())
     }
 
     fn store_state(&mut self, kind: &str, entity: &str, state: &Value) -> Result<Option<i64>, PgError> {
-        crate::capture::state::store_state(kind, entity, &state.to_json())
+        let state = state.to_json();
+        for text in [kind, entity, state.as_str()] {
+            server_text::check(text)?;
+        }
+        crate::capture::state::store_state(kind, entity, &state)
     }
 
     fn order(&mut self, message: &Webhook, scope: &dyn Scope) -> Result<String, PgError> {

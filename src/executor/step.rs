@@ -1,7 +1,6 @@
 //! One step: its effects in a subtransaction of their own, its statements, the session left as it was found.
 #![allow(unsafe_code)]
 use super::claimer::Claimer;
-use std::ffi::CString;
 use std::rc::Rc;
 
 use automation_core::expr::Scope;
@@ -17,6 +16,7 @@ use crate::definitions::versions::Version;
 use crate::gucs;
 use crate::pg::catch::PgError;
 use crate::pg::parameter_types::OwnType;
+use crate::pg::server_text;
 use crate::pg::session::{self, StatementTimeout};
 use crate::pg::settings::{self, Pinned};
 use crate::pg::statement::{Outcome, Spi, Statement};
@@ -114,7 +114,7 @@ pub fn execute_statement(
 pub fn call_function(version: &Version, place: usize, function: &str, argument: Value) -> Result<String, PgError> {
     let sql = call_statement(function)?;
     let outcome = run_sql(version, place, &sql, &[argument])?;
-    let row = outcome.rows.first().map(|row| String::from_utf8_lossy(row).into_owned());
+    let row = outcome.rows.first().map(|row| server_text::read(row).into_owned());
     let row = row.map(|row| match row.strip_suffix('}') {
         Some(open) if outcome.truncated => format!("{open},\"truncated\":true}}"),
         _ => row,
@@ -171,13 +171,13 @@ fn show(outcome: &Outcome) -> String {
     let mut out = format!("{{\"count\":{}", outcome.count);
     if let Some(first) = outcome.rows.first() {
         out.push_str(",\"row\":");
-        out.push_str(&String::from_utf8_lossy(first));
+        out.push_str(&server_text::read(first));
         out.push_str(",\"rows\":[");
         for (i, row) in outcome.rows.iter().enumerate() {
             if i > 0 {
                 out.push(',');
             }
-            out.push_str(&String::from_utf8_lossy(row));
+            out.push_str(&server_text::read(row));
         }
         out.push(']');
     }
@@ -191,7 +191,7 @@ fn show(outcome: &Outcome) -> String {
 /// `SELECT schema.function($1)` for a function that the owner's search path finds.
 pub fn call_statement(function: &str) -> Result<String, PgError> {
     let name = function.split('(').next().unwrap_or_default().trim();
-    let text = CString::new(name).map_err(|_| PgError::new("22023", "invalid function name"))?;
+    let text = server_text::c_string(name).map_err(|_| PgError::new("22023", "invalid function name"))?;
     let jsonb = pg_sys::JSONBOID;
     // SAFETY: the parser's own reading of a qualified name, and a look-up in the catalog with one argument type.
     let (namespace, found) = unsafe {
@@ -208,6 +208,6 @@ pub fn call_statement(function: &str) -> Result<String, PgError> {
     };
     // SAFETY: palloc'd, NUL-terminated names of an existing function.
     let (namespace, found) = unsafe { (std::ffi::CStr::from_ptr(namespace), std::ffi::CStr::from_ptr(found)) };
-    let quote = |name: &std::ffi::CStr| crate::pg::names::quote_identifier(&name.to_string_lossy());
+    let quote = |name: &std::ffi::CStr| crate::pg::names::quote_identifier(&server_text::read_c(name));
     Ok(format!("SELECT {}.{}($1) AS result", quote(namespace), quote(found)))
 }

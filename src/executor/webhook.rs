@@ -6,6 +6,7 @@ use automation_core::webhook::{DEFAULT_ATTEMPTS, DEFAULT_TIMEOUT_MS, Receiver, W
 
 use crate::pg::catch::PgError;
 use crate::pg::clock;
+use crate::pg::server_text;
 use crate::pg::subtransaction::in_subtransaction;
 use crate::runs::error::from_expression;
 use crate::runs::run::Run;
@@ -28,6 +29,9 @@ pub fn order(run: &Run, step: &str, webhook: &Webhook, scope: &dyn Scope) -> Res
         let secret = webhook.secret.as_deref().or(to.and_then(|to| to.secret.as_deref()));
         let backoff = webhook.backoff.as_ref().map(|backoff| backoff_to_json(backoff).to_string());
         let attempts = webhook.attempts.and_then(|attempts| i32::try_from(attempts).ok());
+        for text in [Some(url), headers.as_deref(), message.body.as_deref()].into_iter().flatten() {
+            server_text::check(text)?;
+        }
         let now = clock::now();
         let queued = outbox::insert(&NewMessage {
             owner: run.owner,

@@ -11,7 +11,7 @@ use crate::definitions::versions::Version;
 use crate::event_log::events::Event;
 use crate::pg::append::next_id;
 use crate::pg::key_lock::{self, Sort};
-use crate::pg::{clock, names};
+use crate::pg::{clock, names, server_text};
 use crate::store::bulk::{self, Job, NewJob, Step};
 
 /// A run at a step that begins a bulk job.
@@ -47,7 +47,7 @@ pub fn start_step(
         needs_approval: false,
         query: query.0,
         params: &params,
-        search_path: &version.search_path.to_string_lossy(),
+        search_path: &server_text::read_c(&version.search_path),
         rate,
         rows_as: None,
         kind: None,

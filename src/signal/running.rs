@@ -20,6 +20,7 @@ use super::shmem::shared;
 use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::pg::process::my_database;
+use crate::pg::server_text;
 
 /// So many bytes of a step's name are kept, in words of eight.
 const NAME_WORDS: usize = 8;
@@ -217,12 +218,12 @@ pub fn at_step(automation: &str, run: i64, step: &str) {
         text.clear();
         // Piece by piece: this is done for every step, and formatting all at once takes several times as long.
         for part in ["automation \"", automation, "\" run "] {
-            text.extend_from_slice(part.as_bytes());
+            text.extend_from_slice(&server_text::write(part));
         }
         // Writing to a Vec cannot fail.
         let _ = write!(text, "{run}");
         for part in [" step \"", step, "\"\0"] {
-            text.extend_from_slice(part.as_bytes());
+            text.extend_from_slice(&server_text::write(part));
         }
         // SAFETY: NUL-terminated; the call copies as much as there is room for.
         unsafe { pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, text.as_ptr().cast()) };

@@ -2,7 +2,7 @@
 use pgrx::pg_sys;
 
 use super::bulk::Job;
-use crate::pg::append::{append_plain, varlena};
+use crate::pg::append::{append_plain, text_varlena};
 use crate::pg::engine_sql::{Row, query_one};
 use crate::pg::identity::as_engine;
 use crate::pg::snapshot::{Snapshot, assigned_transaction};
@@ -45,7 +45,7 @@ pub fn add(job: i64, tally: &Tally) -> bool {
             Some(pg_sys::Datum::from(tally.cancelled)),
             Some(pg_sys::Datum::from(tally.returned)),
             Some(pg_sys::Datum::from(tally.waiting)),
-            tally.error.as_ref().map(|error| varlena(error.as_bytes())),
+            tally.error.as_ref().map(|error| text_varlena(error)),
         ]),
     )
 }

@@ -3,7 +3,7 @@ use std::rc::Rc;
 
 use pgrx::pg_sys;
 
-use crate::pg::append::{Cell, append_outside_partial, append_plain, varlena};
+use crate::pg::append::{Cell, append_outside_partial, append_plain, text_varlena};
 use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity::as_engine;
@@ -142,7 +142,7 @@ fn cells(row: &NewDispatch) -> [Cell; 16] {
         row.wait_no.map(pg_sys::Datum::from),
         row.cause.map(|(id, _)| pg_sys::Datum::from(id)),
         row.cause.map(|(_, at)| pg_sys::Datum::from(at)),
-        row.topic.as_ref().map(|topic| varlena(topic.as_bytes())),
+        row.topic.as_ref().map(|topic| text_varlena(topic)),
     ]
 }
 

@@ -92,7 +92,7 @@ pub fn insert(new: &NewDwell<'_>) -> bool {
         new.fingerprint.into(),
         Arg::timestamp(new.since),
         Arg::timestamp(new.deadline),
-        Arg::json(&new.event.to_json()),
+        Arg::kept_json(&new.event.to_json()),
         new.event.tenant.as_deref().into(),
     ];
     as_engine(|| execute(INSERT, &args)) == 1
@@ -222,7 +222,7 @@ const HEAR: &str = "UPDATE automation_internal.dwell AS d SET heard = $2 WHERE d
 
 /// Remembers the last event that left it as it is.
 pub fn hear(run: i64, event: &Event) {
-    as_engine(|| execute(HEAR, &[run.into(), Arg::json(&event.to_json())]));
+    as_engine(|| execute(HEAR, &[run.into(), Arg::kept_json(&event.to_json())]));
 }
 
 const DELETE: &str = "DELETE FROM automation_internal.dwell AS d WHERE d.run_id = $1";

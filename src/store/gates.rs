@@ -3,7 +3,7 @@ use std::collections::{HashMap, HashSet};
 
 use pgrx::pg_sys;
 
-use crate::pg::append::{append_plain, varlena};
+use crate::pg::append::{append_plain, text_varlena};
 use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{Arg, execute, query_one};
 use crate::pg::identity::as_engine;
@@ -203,7 +203,7 @@ pub fn add_refusals(refusals: &HashMap<Refused, i64>, at: Micros) {
             [
                 Some(pg_sys::Datum::from(automation)),
                 Some(pg_sys::Datum::from(trigger)),
-                Some(varlena(reason.as_bytes())),
+                Some(text_varlena(reason)),
                 Some(pg_sys::Datum::from(count)),
                 Some(pg_sys::Datum::from(at)),
             ]

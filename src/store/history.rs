@@ -4,7 +4,7 @@ pub use automation_core::run_state::Ending;
 use pgrx::pg_sys;
 
 use super::live::WaitNote;
-use crate::pg::append::{append, varlena};
+use crate::pg::append::{append, kept_json, text_varlena};
 use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{Arg, execute, query, query_one};
 use crate::pg::identity::as_engine;
@@ -59,7 +59,7 @@ impl EndedRun {
 /// Appends runs to the history. `ended_at` is by the clock of the session, `recorded_at` by the wall: the partition and
 /// how long it is kept go by the latter, so that a session with a clock of its own cannot fill days that are yet to come.
 pub fn insert(ended_at: Micros, recorded_at: Micros, runs: &[EndedRun]) -> bool {
-    let text = |value: &Option<String>| value.as_ref().map(|text| varlena(text.as_bytes()));
+    let text = |value: &Option<String>| value.as_ref().map(|text| text_varlena(text));
     append(
         "run_history",
         recorded_at,
@@ -76,7 +76,7 @@ pub fn insert(ended_at: Micros, recorded_at: Micros, runs: &[EndedRun]) -> bool 
                 Some(pg_sys::Datum::from(run.trigger_no)),
                 Some(pg_sys::Datum::from(run.attempt)),
                 Some(pg_sys::Datum::from(run.depth)),
-                Some(varlena(run.ending.word().as_bytes())),
+                Some(text_varlena(run.ending.word())),
                 text(&run.kind),
                 text(&run.entity_id),
                 text(&run.key),
@@ -86,7 +86,7 @@ pub fn insert(ended_at: Micros, recorded_at: Micros, runs: &[EndedRun]) -> bool 
                 text(&run.steps),
                 run.parent.map(pg_sys::Datum::from),
                 text(&run.output),
-                text(&run.state),
+                run.state.as_deref().map(kept_json),
                 // The partition was chosen by it; every row of the batch must fall into that.
                 Some(pg_sys::Datum::from(recorded_at)),
             ]

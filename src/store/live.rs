@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::wakes::Waiter;
 use crate::event_log::events::Event;
-use crate::pg::append::{append_plain, varlena};
+use crate::pg::append::{append_plain, kept_json, text_varlena};
 use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity::as_engine;
@@ -77,7 +77,7 @@ pub struct Seen {
 
 /// Inserts runs that have suspended for the first time.
 pub fn insert(runs: &[LiveRun]) -> bool {
-    let text = |value: &Option<String>| value.as_ref().map(|text| varlena(text.as_bytes()));
+    let text = |value: &Option<String>| value.as_ref().map(|text| text_varlena(text));
     append_plain(
         "run",
         runs.iter().map(|run| {
@@ -93,16 +93,16 @@ pub fn insert(runs: &[LiveRun]) -> bool {
                 Some(pg_sys::Datum::from(run.epoch)),
                 Some(pg_sys::Datum::from(run.trigger_no)),
                 Some(pg_sys::Datum::from(run.depth)),
-                Some(varlena(run.pause.word().as_bytes())),
+                Some(text_varlena(run.pause.word())),
                 text(&run.kind),
                 text(&run.entity_id),
                 text(&run.key),
                 text(&run.mode_key),
                 text(&run.tenant),
-                Some(varlena(run.event.to_json().as_bytes())),
-                Some(varlena(run.state.as_bytes())),
-                Some(varlena(notes(&run.waits).as_bytes())),
-                Some(varlena(run.steps.as_bytes())),
+                Some(kept_json(&run.event.to_json())),
+                Some(kept_json(&run.state)),
+                Some(text_varlena(&notes(&run.waits))),
+                Some(text_varlena(&run.steps)),
             ]
         }),
     )
@@ -203,7 +203,7 @@ pub fn update(run: &LiveRun) -> bool {
     let args = [
         run.id.into(),
         run.pause.word().into(),
-        Arg::json(&run.state),
+        Arg::kept_json(&run.state),
         Arg::json(&notes(&run.waits)),
         Arg::json(&run.steps),
         run.epoch.into(),

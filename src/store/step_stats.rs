@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use pgrx::pg_sys;
 
 use super::stats::Counts;
-use crate::pg::append::{append_plain, varlena};
+use crate::pg::append::{append_plain, text_varlena};
 use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{execute, query_one};
 use crate::pg::identity::as_engine;
@@ -26,7 +26,7 @@ pub fn add_steps<'a>(counts: impl Iterator<Item = (i32, &'a str, &'a StepCounts)
         counts.map(|(automation, step, counts)| {
             [
                 Some(pg_sys::Datum::from(automation)),
-                Some(varlena(step.as_bytes())),
+                Some(text_varlena(step)),
                 Some(pg_sys::Datum::from(counts.completed)),
                 Some(pg_sys::Datum::from(counts.failed)),
                 Some(pg_sys::Datum::from(counts.skipped)),
@@ -45,7 +45,7 @@ pub fn add_tenants(counts: &HashMap<(i32, &str), Counts>, at: Micros) {
         counts.iter().map(|(&(automation, tenant), counts)| {
             [
                 Some(pg_sys::Datum::from(automation)),
-                Some(varlena(tenant.as_bytes())),
+                Some(text_varlena(tenant)),
                 Some(pg_sys::Datum::from(counts.entered)),
                 Some(pg_sys::Datum::from(counts.completed)),
                 Some(pg_sys::Datum::from(counts.failed)),

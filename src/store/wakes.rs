@@ -3,7 +3,7 @@ use std::collections::HashSet;
 
 use pgrx::pg_sys;
 
-use crate::pg::append::{append_plain, varlena};
+use crate::pg::append::{append_plain, text_varlena};
 use crate::pg::engine_sql::{Arg, Row, execute, query};
 use crate::pg::identity::as_engine;
 use crate::pg::table_scan::has_pages;
@@ -76,8 +76,8 @@ pub fn insert(rows: &[Wake]) -> bool {
                 Some(pg_sys::Datum::from(row.waiter.automation_id)),
                 Some(pg_sys::Datum::from(row.waiter.version_id)),
                 Some(pg_sys::Datum::from(row.source.code() as i8)),
-                Some(varlena(row.kind.as_bytes())),
-                row.entity_id.as_ref().map(|id| varlena(id.as_bytes())),
+                Some(text_varlena(&row.kind)),
+                row.entity_id.as_ref().map(|id| text_varlena(id)),
             ]
         }),
     )

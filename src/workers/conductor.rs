@@ -13,6 +13,7 @@ use super::freeze::{Freeze, Repeats};
 use super::pool::Pool;
 use super::txn::in_transaction;
 use crate::pg::process;
+use crate::pg::report;
 use crate::pg::{clock, names, settings};
 use crate::router::{self, Routed};
 use crate::signal::shmem::{self, DatabaseSlot, STATE_ABSENT, STATE_UNKNOWN, shared};
@@ -69,7 +70,7 @@ pub extern "C-unwind" fn automation_conductor_main(argument: pg_sys::Datum) {
             process::exit(0);
         }
         Err(failure) => {
-            warning!("automation_engine conductor: {}", failure.error().message);
+            report::warning(format!("automation_engine conductor: {}", failure.error().message));
             process::exit(1);
         }
     }
@@ -300,9 +301,9 @@ impl Conductor {
             let holder = in_transaction(crate::event_log::cursor::holder).ok().flatten();
             if let Some(pid) = holder {
                 self.slot.held_up_by.store(pid, Ordering::Release);
-                warning!(
+                report::warning(format!(
                     "automation_engine conductor: no events are routed while a transaction of process {pid} is open"
-                );
+                ));
             }
         }
     }
@@ -411,7 +412,7 @@ impl Conductor {
     fn freeze(&mut self, words: (String, String)) {
         self.slot.events_pending.store(true, Ordering::Release);
         if let Some(message) = self.freeze.begin(words) {
-            warning!("automation_engine conductor: {message}");
+            report::warning(format!("automation_engine conductor: {message}"));
         }
     }
 
@@ -421,11 +422,11 @@ impl Conductor {
         self.slot.work_queued.store(true, Ordering::Release);
         self.courier.look_again();
         if told {
-            warning!("automation_engine conductor: {message}");
+            report::warning(format!("automation_engine conductor: {message}"));
         }
         let entry = store::log::Entry { code: "read_only", message: &message, ..Default::default() };
         if let Err(failure) = in_transaction(|| store::log::info(&entry)) {
-            warning!("automation_engine conductor: {}", failure.error().message);
+            report::warning(format!("automation_engine conductor: {}", failure.error().message));
         }
     }
 
@@ -434,7 +435,7 @@ impl Conductor {
         self.slot.errors.fetch_add(1, Ordering::AcqRel);
         self.slot.events_pending.store(true, Ordering::Release);
         if self.told.is_news(message) {
-            warning!("automation_engine conductor ({}): {message}", self.database.to_u32());
+            report::warning(format!("automation_engine conductor ({}): {message}", self.database.to_u32()));
         }
         if self.failures >= 5 {
             let message = message.to_owned();

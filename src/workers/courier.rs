@@ -14,6 +14,7 @@ use super::txn::in_transaction;
 use crate::courier::{Answer, Policies, Record, Senders, Surroundings, prepare, record, record_interrupted};
 use crate::pg::failpoint::{failpoint, skips};
 use crate::pg::process;
+use crate::pg::report;
 use crate::pg::{clock, names, settings};
 use crate::signal::shmem::{self, DatabaseSlot, shared};
 use crate::store::deliveries::{self, Due, Message};
@@ -68,11 +69,11 @@ pub extern "C-unwind" fn automation_courier_main(argument: pg_sys::Datum) {
         (Ok(true), Ok(senders)) => Courier::new(slot, senders).work(),
         (Ok(false), _) => process::exit(0),
         (Err(failure), _) => {
-            warning!("automation_engine courier: {}", failure.error().message);
+            report::warning(format!("automation_engine courier: {}", failure.error().message));
             process::exit(1)
         }
         (_, Err(error)) => {
-            warning!("automation_engine courier: {error}");
+            report::warning(format!("automation_engine courier: {error}"));
             process::exit(1)
         }
     }
@@ -239,7 +240,7 @@ impl Courier {
                 }
             }
             Err(failure) => {
-                warning!("automation_engine courier: {}", failure.error().message);
+                report::warning(format!("automation_engine courier: {}", failure.error().message));
                 self.record_one_by_one(landed, now);
                 self.look_at = Some(now + AFTER_ERROR);
             }

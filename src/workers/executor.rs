@@ -13,6 +13,7 @@ use crate::executor::{self, Claimer, SLICE_MS, Turn, Work};
 use crate::pg::catch::PgError;
 use crate::pg::failpoint::failpoint;
 use crate::pg::process;
+use crate::pg::report;
 use crate::pg::session::StatementTimeout;
 use crate::pg::{clock, innocence, names, settings};
 use crate::signal::executor_slot::ExecutorSlot;
@@ -283,7 +284,7 @@ impl Executor {
                 }
             });
             if let Err(failure) = forgiven {
-                warning!("automation_engine executor: {}", failure.error().message);
+                report::warning(format!("automation_engine executor: {}", failure.error().message));
             }
         }
         // This executor holds no claimed batch any more.
@@ -454,7 +455,7 @@ impl Executor {
     fn warn(&mut self, error: &PgError) {
         let message = format!("{} ({})", error.message, error.sqlstate);
         if self.told.is_news(&message) {
-            warning!("automation_engine executor: {message}");
+            report::warning(format!("automation_engine executor: {message}"));
         }
     }
 

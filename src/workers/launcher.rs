@@ -13,6 +13,7 @@ use super::processes;
 use super::txn::in_transaction;
 use crate::error::EngineError;
 use crate::pg::process::{self, Handle, Process};
+use crate::pg::report;
 use crate::pg::{clock, names, read_only};
 use crate::signal::shmem::{
     self, DATABASES, DatabaseSlot, STATE_ABSENT, STATE_PRESENT, STATE_STARTING, STATE_UNKNOWN, shared,
@@ -95,7 +96,7 @@ impl Launcher {
                     self.seen = Some((wanted, completed));
                     self.looked_at = now;
                 }
-                Err(failure) => warning!("automation_engine launcher: {}", failure.error().message),
+                Err(failure) => report::warning(format!("automation_engine launcher: {}", failure.error().message)),
             }
         }
         let mut wait = LOOK_EVERY;

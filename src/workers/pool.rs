@@ -11,6 +11,7 @@ use super::processes;
 use super::txn::in_transaction;
 use crate::pg::clock;
 use crate::pg::process::{self, Handle, Process};
+use crate::pg::report;
 use crate::signal::executor_slot::ExecutorSlot;
 use crate::signal::shmem::shared;
 use crate::store::{dispatches, owners};
@@ -140,7 +141,7 @@ impl Pool {
         if !slots.is_empty() && self.refused.remove(&owner).is_some() {
             let logged = in_transaction(|| owners::log_acceptance(pg_sys::Oid::from(owner)));
             if let Err(failure) = logged {
-                pgrx::warning!("automation_engine conductor: {}", failure.error().message);
+                report::warning(format!("automation_engine conductor: {}", failure.error().message));
             }
         }
         let oid = pg_sys::Oid::from(owner);
@@ -194,7 +195,7 @@ impl Pool {
             Ok(()) => {
                 self.refused.insert(owner.to_u32(), reason);
             }
-            Err(failure) => pgrx::warning!("automation_engine conductor: {}", failure.error().message),
+            Err(failure) => report::warning(format!("automation_engine conductor: {}", failure.error().message)),
         }
     }
 

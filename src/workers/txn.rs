@@ -8,6 +8,7 @@ use pgrx::prelude::*;
 
 use crate::pg::catch::{PgError, catch};
 use crate::pg::raw::unguarded;
+use crate::pg::report::ErrorContexts;
 
 /// Why a transaction did not commit.
 #[derive(Debug)]
@@ -54,6 +55,8 @@ pub fn in_transaction_until<R>(
         // Nothing is known yet of what the transaction is about.
         pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, c"".as_ptr());
     }
+    // A callback of an error's report must not outlive the error.
+    let contexts = ErrorContexts::keep();
     let mut work = Some(AssertUnwindSafe(work));
     let outcome = PgTryBuilder::new(AssertUnwindSafe(|| match work.take() {
         Some(work) => Ok((work.0)()),
@@ -62,6 +65,7 @@ pub fn in_transaction_until<R>(
     .catch_others(|error: CaughtError| Err(PgError::from_caught(error)))
     .catch_rust_panic(|error: CaughtError| Err(PgError::from_caught(error)))
     .execute();
+    drop(contexts);
     // SAFETY: as above; after a failure AbortCurrentTransaction cleans up whatever state is left.
     let result = unsafe {
         match outcome {

@@ -13,6 +13,7 @@ use super::catch::PgError;
 use super::clock::{self, Micros};
 use super::insert::{InPartialIndex, every_row, insert_tuples, no_row};
 use super::names;
+use super::server_text;
 
 /// A column value ready for `heap_form_tuple`.
 pub type Cell = Option<pg_sys::Datum>;
@@ -186,6 +187,16 @@ pub fn varlena(bytes: &[u8]) -> pg_sys::Datum {
         let length = size - pg_sys::VARHDRSZ as i32;
         pg_sys::Datum::from(pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), length))
     }
+}
+
+/// A text or json datum of a Rust text, in the database's encoding. A letter that the encoding lacks is written as its number.
+pub fn text_varlena(text: &str) -> pg_sys::Datum {
+    varlena(&server_text::write(text))
+}
+
+/// A json datum that only the engine reads: a letter that the database's encoding lacks is kept, as an escape of JSON.
+pub fn kept_json(text: &str) -> pg_sys::Datum {
+    varlena(&server_text::write_json(text))
 }
 
 /// The value that was drawn last from one of our sequences by anybody, 0 if none was. The current user must be allowed to

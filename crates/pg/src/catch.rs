@@ -6,7 +6,10 @@ use std::ffi::{CStr, c_char};
 
 use cee_scape::{SigJmpBufFields, call_with_sigsetjmp};
 use pgrx::pg_sys;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::panic::CaughtError;
+
+use super::{report, server_text};
 
 /// What an ERROR said.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +35,11 @@ impl PgError {
 
     /// Raises it again as an ERROR of the surrounding transaction.
     pub fn raise(self) -> ! {
+        report::convert_next_error(report::Texts {
+            message: &self.message,
+            detail: self.detail.as_deref(),
+            hint: self.hint.as_deref(),
+        });
         let mut report = pgrx::pg_sys::panic::ErrorReport::new(
             pgrx::PgSqlErrorCode::from(packed_sqlstate(&self.sqlstate)),
             self.message,
@@ -83,6 +91,7 @@ pub fn packed_sqlstate(text: &str) -> i32 {
 /// `call` must not own anything with a destructor: an ERROR jumps over its frame. The caller must restore the
 /// transaction (roll back a subtransaction, or re-raise) before it goes on.
 pub unsafe fn catch<R: Copy>(call: impl FnOnce() -> R) -> Result<R, PgError> {
+    server_text::prepare();
     // SAFETY: as PG_TRY does: the stacks are saved before, restored after, on both ways out.
     unsafe {
         let exceptions = pg_sys::PG_exception_stack;
@@ -111,6 +120,21 @@ pub unsafe fn catch<R: Copy>(call: impl FnOnce() -> R) -> Result<R, PgError> {
     }
 }
 
+/// Runs `call`, which must do nothing but call C functions; an ERROR leaves it as a panic, as with pgrx's own guard, which
+/// reads the texts of an error as UTF-8 whatever the encoding of the database.
+///
+/// # Safety
+/// `call` must not own anything with a destructor.
+pub unsafe fn guard<R: Copy>(call: impl FnOnce() -> R) -> R {
+    // SAFETY: as demanded of the caller; the error is raised again at once.
+    unsafe {
+        if server_text::is_utf8() {
+            return pg_guard_ffi_boundary(call);
+        }
+        catch(call).unwrap_or_else(|error| error.raise())
+    }
+}
+
 fn from_error_data(data: &pg_sys::ErrorData) -> PgError {
     let position = match (data.cursorpos, data.internalpos) {
         (at, _) if at > 0 => Some(at as usize),
@@ -132,5 +156,5 @@ fn text(pointer: *const c_char) -> Option<String> {
         return None;
     }
     // SAFETY: ErrorData's strings are NUL-terminated and live until FreeErrorData.
-    Some(unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned())
+    Some(server_text::read_c(unsafe { CStr::from_ptr(pointer) }))
 }

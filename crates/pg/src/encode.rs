@@ -11,7 +11,7 @@ use automation_core::value::{MAX_LEVELS, Number, levels};
 use pgrx::pg_sys;
 
 use super::raw::unguarded;
-use super::{encode_nested, instant, numeric_text};
+use super::{encode_nested, instant, numeric_text, server_text};
 
 /// Most bytes of JSON that one row may become. Two images and what else an event has must fit into one tuple, which
 /// Postgres limits to 1 GB.
@@ -307,8 +307,8 @@ pub fn write_string(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// Writes JSON text that a `json` column accepted. That type lets pass what jsonb cannot hold (`\u0000`, half a
-/// surrogate pair, numbers beyond numeric); those are replaced, so that every event can be read back, as jsonb and by
-/// expressions.
+/// surrogate pair, letters that the database's encoding lacks, numbers beyond numeric); those are replaced, so that every
+/// event can be read back, as jsonb and by expressions.
 fn write_json(out: &mut Vec<u8>, text: &[u8]) {
     let start = out.len();
     out.extend_from_slice(text);
@@ -318,18 +318,17 @@ fn write_json(out: &mut Vec<u8>, text: &[u8]) {
     if !suspicious {
         return;
     }
-    let Ok(source) = std::str::from_utf8(text) else { return };
-    if let Some(repaired) = repair_json(source) {
+    if let Some(repaired) = repair_json(&server_text::read(text), server_text::lacks) {
         out.truncate(start);
-        out.extend_from_slice(repaired.as_bytes());
+        out.extend_from_slice(&server_text::write(&repaired));
     }
 }
 
 /// Numbers of so many characters may be beyond numeric.
 const LONG_NUMBER: usize = 10_000;
 
-/// None if nothing had to be replaced.
-fn repair_json(source: &str) -> Option<String> {
+/// None if nothing had to be replaced. `lacks` says which letters the database's encoding lacks.
+fn repair_json(source: &str, lacks: fn(char) -> bool) -> Option<String> {
     let bytes = source.as_bytes();
     let (mut out, mut i, mut in_string, mut changed) = (String::with_capacity(source.len()), 0, false, false);
     let unit = |at: usize| -> Option<u16> {
@@ -342,8 +341,9 @@ fn repair_json(source: &str) -> Option<String> {
         if in_string && byte == b'\\' {
             match unit(i) {
                 Some(high @ 0xd800..=0xdbff) if matches!(unit(i + 6), Some(0xdc00..=0xdfff)) => {
-                    let _ = high;
-                    out.push_str(&source[i..i + 12]);
+                    let low = unit(i + 6).unwrap_or_default();
+                    let letter = 0x10000 + ((u32::from(high) - 0xd800) << 10) + (u32::from(low) - 0xdc00);
+                    changed |= write_escape(&mut out, letter, &source[i..i + 12], lacks);
                     i += 12;
                 }
                 Some(0 | 0xd800..=0xdfff) => {
@@ -351,8 +351,8 @@ fn repair_json(source: &str) -> Option<String> {
                     changed = true;
                     i += 6;
                 }
-                Some(_) => {
-                    out.push_str(&source[i..i + 6]);
+                Some(letter) => {
+                    changed |= write_escape(&mut out, u32::from(letter), &source[i..i + 6], lacks);
                     i += 6;
                 }
                 None => {
@@ -393,20 +393,44 @@ fn repair_json(source: &str) -> Option<String> {
     changed.then_some(out)
 }
 
+/// Writes an escape as it stands, or the number of its letter if the database's encoding lacks that: jsonb could not hold it.
+/// True if it was replaced.
+fn write_escape(out: &mut String, letter: u32, escape: &str, lacks: fn(char) -> bool) -> bool {
+    let replaced = char::from_u32(letter).is_some_and(lacks);
+    if replaced {
+        out.push_str(&server_text::number_of(letter));
+    } else {
+        out.push_str(escape);
+    }
+    replaced
+}
+
 #[cfg(test)]
 mod tests {
     use super::{repair_json, write_string};
 
+    fn none(_letter: char) -> bool {
+        false
+    }
+
+    #[test]
+    fn an_escape_of_a_letter_that_the_encoding_lacks_becomes_its_number() {
+        let lacks: fn(char) -> bool = |letter| letter as u32 > 0xff;
+        let repaired = repair_json(r#"["\u20ac \u00fc \ud83d\ude00 \\u20ac"]"#, lacks);
+        assert_eq!(repaired.as_deref(), Some(r#"["<U+20AC> \u00fc <U+1F600> \\u20ac"]"#));
+        assert_eq!(repair_json(r#"["\u00fc"]"#, lacks), None);
+    }
+
     #[test]
     fn json_that_jsonb_cannot_hold_is_replaced() {
-        assert_eq!(repair_json(r#"{"a":"x\u0000y"}"#).as_deref(), Some(r#"{"a":"x\ufffdy"}"#));
-        assert_eq!(repair_json(r#"["\ud800 "]"#).as_deref(), Some(r#"["\ufffd "]"#));
-        assert_eq!(repair_json(r#"[1e999999, 1e5]"#).as_deref(), Some(r#"["1e999999", 1e5]"#));
-        assert_eq!(repair_json(r#"["\ud83d\ude00", "\\u0000", "ü"]"#), None);
+        assert_eq!(repair_json(r#"{"a":"x\u0000y"}"#, none).as_deref(), Some(r#"{"a":"x\ufffdy"}"#));
+        assert_eq!(repair_json(r#"["\ud800 "]"#, none).as_deref(), Some(r#"["\ufffd "]"#));
+        assert_eq!(repair_json(r#"[1e999999, 1e5]"#, none).as_deref(), Some(r#"["1e999999", 1e5]"#));
+        assert_eq!(repair_json(r#"["\ud83d\ude00", "\\u0000", "ü"]"#, none), None);
         // more digits behind the point than numeric has
         let tiny = format!("0.{}1", "0".repeat(20_000));
-        assert_eq!(repair_json(&format!("[{tiny}, 1]")), Some(format!("[\"{tiny}\", 1]")));
-        assert_eq!(repair_json(&format!("[1{}]", "0".repeat(20_000))), None);
+        assert_eq!(repair_json(&format!("[{tiny}, 1]"), none), Some(format!("[\"{tiny}\", 1]")));
+        assert_eq!(repair_json(&format!("[1{}]", "0".repeat(20_000)), none), None);
     }
 
     #[test]

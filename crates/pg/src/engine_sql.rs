@@ -1,14 +1,17 @@
 //! The engine's own statements: prepared once per process, typed in, read by column number.
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 use pgrx::{FromDatum, pg_sys};
 
-use super::append::varlena;
+use super::append::{kept_json, text_varlena, varlena};
+use super::catch::guard;
 use super::encode::is_plain;
 use super::raw::unguarded;
+use super::server_text;
 use super::settings::PlannerSettings;
+use super::text::Text;
 
 /// A bound value with its type.
 #[derive(Clone, Copy)]
@@ -35,11 +38,16 @@ impl Arg {
     }
 
     pub fn json(text: &str) -> Self {
-        Self::new(pg_sys::JSONOID, Some(varlena(text.as_bytes())))
+        Self::new(pg_sys::JSONOID, Some(text_varlena(text)))
     }
 
     pub fn maybe_json(text: Option<&str>) -> Self {
-        Self::new(pg_sys::JSONOID, text.map(|text| varlena(text.as_bytes())))
+        Self::new(pg_sys::JSONOID, text.map(text_varlena))
+    }
+
+    /// JSON that only the engine reads: letters that the database's encoding lacks are kept.
+    pub fn kept_json(text: &str) -> Self {
+        Self::new(pg_sys::JSONOID, Some(kept_json(text)))
     }
 
     pub fn bytes(bytes: &[u8]) -> Self {
@@ -48,12 +56,8 @@ impl Arg {
 
     /// jsonb from JSON text; raises the type's own error if the text is not valid.
     pub fn jsonb(text: &str) -> Self {
-        let source = CString::new(text).unwrap_or_default();
-        // SAFETY: jsonb's input function with a C string.
-        let datum = unsafe {
-            pgrx::direct_function_call_as_datum(pg_sys::jsonb_in, &[Some(pg_sys::Datum::from(source.as_ptr()))])
-        };
-        Self::new(pg_sys::JSONBOID, datum)
+        let source = CString::new(server_text::write(text)).unwrap_or_default();
+        Self::new(pg_sys::JSONBOID, Some(jsonb_datum(&source)))
     }
 
     pub fn int8s(values: &[i64]) -> Self {
@@ -66,7 +70,7 @@ impl Arg {
     }
 
     pub fn texts<S: AsRef<str>>(values: &[S]) -> Self {
-        let datums = values.iter().map(|text| varlena(text.as_ref().as_bytes()));
+        let datums = values.iter().map(|text| text_varlena(text.as_ref()));
         Self::array(pg_sys::TEXTARRAYOID, pg_sys::TEXTOID, -1, b'i', datums)
     }
 
@@ -108,14 +112,21 @@ arg_from!(i64 => INT8OID, i32 => INT4OID, i16 => INT2OID, bool => BOOLOID, pg_sy
 
 impl From<&str> for Arg {
     fn from(text: &str) -> Self {
-        Arg::new(pg_sys::TEXTOID, Some(varlena(text.as_bytes())))
+        Arg::new(pg_sys::TEXTOID, Some(text_varlena(text)))
     }
 }
 
 impl From<Option<&str>> for Arg {
     fn from(text: Option<&str>) -> Self {
-        Arg::new(pg_sys::TEXTOID, text.map(|text| varlena(text.as_bytes())))
+        Arg::new(pg_sys::TEXTOID, text.map(text_varlena))
     }
+}
+
+/// The jsonb that its input function reads from a JSON text in the database's encoding.
+pub(super) fn jsonb_datum(source: &CStr) -> pg_sys::Datum {
+    let text = pg_sys::Datum::from(source.as_ptr());
+    // SAFETY: jsonb's input function with a C string that lives during the call.
+    unsafe { guard(|| pg_sys::DirectFunctionCall1Coll(Some(unguarded::jsonb_in), pg_sys::InvalidOid, text)) }
 }
 
 /// One row of a result. Columns are counted from 1.
@@ -174,10 +185,10 @@ impl Row<'_> {
 
     /// A text, name-as-text or json column.
     pub fn text(&self, column: usize) -> Option<String> {
-        self.varlena(column).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        self.varlena(column).map(|bytes| server_text::read(bytes).into_owned())
     }
 
-    /// A text column, not copied.
+    /// A text column as the database has it, not copied.
     pub fn raw_text(&self, column: usize) -> Option<&[u8]> {
         self.varlena(column)
     }
@@ -203,8 +214,8 @@ impl Row<'_> {
     pub fn text_array(&self, column: usize) -> Vec<String> {
         let Some(datum) = self.datum(column) else { return Vec::new() };
         // SAFETY: a text[] datum.
-        unsafe { pgrx::Array::<String>::from_polymorphic_datum(datum, false, pg_sys::TEXTARRAYOID) }
-            .map(|array| array.iter().flatten().collect())
+        unsafe { Vec::<Option<Text>>::from_polymorphic_datum(datum, false, pg_sys::TEXTARRAYOID) }
+            .map(|array| array.into_iter().flatten().map(|text| text.0).collect())
             .unwrap_or_default()
     }
 }
@@ -232,7 +243,8 @@ fn run<T>(sql: &'static str, args: &[Arg], mut read: impl FnMut(&Row<'_>) -> T) 
             args.iter().map(|arg| if arg.value.is_none() { b'n' } else { b' ' } as std::ffi::c_char).collect();
         let code = {
             let _planner = PlannerSettings::pin();
-            pg_sys::SPI_execute_plan(plan, values.as_mut_ptr(), nulls.as_ptr(), false, 0)
+            let (values, nulls) = (values.as_mut_ptr(), nulls.as_ptr());
+            guard(|| unguarded::SPI_execute_plan(plan, values, nulls, false, 0))
         };
         if code < 0 {
             pgrx::error!("automation_engine bug: statement failed with SPI code {code}: {sql}");
@@ -273,7 +285,8 @@ unsafe fn plan(sql: &'static str, args: &[Arg]) -> pg_sys::SPIPlanPtr {
     // SAFETY: SPI is open; the plan is kept for the life of the process.
     let plan = unsafe {
         let generic = pg_sys::CURSOR_OPT_GENERIC_PLAN as i32;
-        let plan = pg_sys::SPI_prepare_cursor(source.as_ptr(), types.len() as i32, types.as_mut_ptr(), generic);
+        let (text, count, types) = (source.as_ptr(), types.len() as i32, types.as_mut_ptr());
+        let plan = guard(|| unguarded::SPI_prepare_cursor(text, count, types, generic));
         if plan.is_null() {
             pgrx::error!("automation_engine bug: statement does not prepare: {sql}");
         }
@@ -287,11 +300,12 @@ unsafe fn plan(sql: &'static str, args: &[Arg]) -> pg_sys::SPIPlanPtr {
 /// Runs an SQL text that was put together because it names objects (always quoted), with the rights of the current user.
 /// Returns how many rows the statement touched or found.
 pub fn run_ddl(sql: &str) -> u64 {
-    let source = CString::new(sql).unwrap_or_default();
+    let source = server_text::c_string(sql).unwrap_or_else(|error| error.raise());
     // SAFETY: SPI is opened and closed around the statement.
     unsafe {
         pg_sys::SPI_connect();
-        let code = pg_sys::SPI_execute(source.as_ptr(), false, 0);
+        let text = source.as_ptr();
+        let code = guard(|| unguarded::SPI_execute(text, false, 0));
         if code < 0 {
             pgrx::error!("automation_engine bug: statement failed with SPI code {code}: {sql}");
         }

@@ -108,7 +108,7 @@ pub fn login_rights(role: pg_sys::Oid) -> Option<LoginRights> {
         let mut for_ever = false;
         let until = pg_sys::SysCacheGetAttr(AUTHOID as i32, tuple, column, &mut for_ever);
         let rights = LoginRights {
-            name: std::ffi::CStr::from_ptr(form.rolname.data.as_ptr()).to_string_lossy().into_owned(),
+            name: super::server_text::read_c(std::ffi::CStr::from_ptr(form.rolname.data.as_ptr())),
             superuser: form.rolsuper,
             can_login: form.rolcanlogin,
             has_expired: !for_ever && (until.value() as i64) < super::clock::now(),
@@ -144,7 +144,8 @@ pub fn may_name(role: pg_sys::Oid) -> bool {
 }
 
 pub fn role_by_name(name: &str) -> Option<pg_sys::Oid> {
-    let text = std::ffi::CString::new(name).ok()?;
+    // A letter that the database's encoding lacks is in no name.
+    let text = super::server_text::c_string(name).ok()?;
     // SAFETY: a catalog look-up by a NUL-terminated name.
     let oid = unsafe { pg_sys::get_role_oid(text.as_ptr(), true) };
     (oid != pg_sys::InvalidOid).then_some(oid)

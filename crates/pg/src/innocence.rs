@@ -10,6 +10,8 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::report;
+
 use automation_core::suspicion::{End, LastAttempt, judge};
 use pgrx::pg_sys;
 
@@ -89,7 +91,7 @@ pub fn protest_for(dispatch: i64, doubtful: u32) {
     let written =
         File::create(&path).and_then(|mut file| write!(file, "{} {} {doubtful}", char::from(SILENT), server()));
     if let Err(error) = written {
-        pgrx::warning!("automation_engine: cannot write {path}: {error}");
+        report::warning(format!("automation_engine: cannot write {path}: {error}"));
     }
     PROTESTING.store(true, Ordering::Release);
 }

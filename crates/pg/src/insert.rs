@@ -10,9 +10,9 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use pgrx::pg_sys;
-use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 use super::btree_append::{self, Entry};
+use super::catch::guard;
 use super::names;
 use super::ordinary_insert;
 use super::raw::{attribute_of, unguarded};
@@ -60,7 +60,7 @@ pub unsafe fn insert_tuples(relation: pg_sys::Oid, tuples: &[pg_sys::HeapTuple],
     // SAFETY: nothing in there owns anything with a destructor; what it writes to outlives it.
     unsafe {
         let indexes = indexes_of(relation);
-        pg_guard_ffi_boundary(|| {
+        guard(|| {
             let opened = unguarded::table_open(relation, pg_sys::NoLock as i32);
             insert_into_heap(opened, tuples, places, &mut slots);
             insert_into_indexes(opened, tuples, places, &mut entries, &indexes, in_partial);
@@ -157,7 +157,7 @@ unsafe fn indexes_of(relation: pg_sys::Oid) -> Indexes {
     }
     let mut found = Vec::new();
     // SAFETY: a table that is locked; nothing in there owns anything with a destructor.
-    unsafe { pg_guard_ffi_boundary(|| look_up_indexes(relation, &mut found)) };
+    unsafe { guard(|| look_up_indexes(relation, &mut found)) };
     let indexes: Indexes = found.into();
     INDEXES.with(|known| known.borrow_mut().insert(relation, (names::catalog_generation(), indexes.clone())));
     indexes

@@ -1,10 +1,11 @@
 //! Keys as texts: how events spell a value that was given in another spelling.
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 
 use pgrx::pg_sys;
 
 use super::catch::PgError;
 use super::encode::Encoding;
+use super::server_text;
 use super::settings::Pinned;
 use super::statement::input;
 
@@ -23,7 +24,7 @@ pub struct KeyType {
 impl KeyType {
     /// None if the table has no such column.
     pub fn of_column(relation: pg_sys::Oid, name: &str) -> Option<Self> {
-        let name = CString::new(name).ok()?;
+        let name = server_text::c_string(name).ok()?;
         // SAFETY: catalog look-ups by oid and by a NUL-terminated name; the three results are written by the call.
         unsafe {
             let number = pg_sys::get_attnum(relation, name.as_ptr());
@@ -45,7 +46,7 @@ impl KeyType {
     pub fn plain(&self, text: &CStr) -> Result<String, PgError> {
         let value = input(self.base, text)?;
         let _settings = self.settings();
-        Ok(String::from_utf8_lossy(&self.encoding.plain(value)).into_owned())
+        Ok(server_text::read(&self.encoding.plain(value)).into_owned())
     }
 
     /// The text as an event's id has it as one of several columns.
@@ -55,7 +56,7 @@ impl KeyType {
         let mut out = Vec::new();
         // A value that cannot be written stands in the id as null.
         Ok(match self.encoding.write(value, &mut out) {
-            Ok(()) => String::from_utf8_lossy(&out).into_owned(),
+            Ok(()) => server_text::read(&out).into_owned(),
             Err(_) => "null".to_owned(),
         })
     }

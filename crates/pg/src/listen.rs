@@ -9,7 +9,7 @@ pub fn addresses() -> (String, u16) {
     unsafe {
         let addresses = pg_sys::ListenAddresses;
         let text =
-            if addresses.is_null() { String::new() } else { CStr::from_ptr(addresses).to_string_lossy().into_owned() };
+            if addresses.is_null() { String::new() } else { super::server_text::read_c(CStr::from_ptr(addresses)) };
         (text, u16::try_from(pg_sys::PostPortNumber).unwrap_or(0))
     }
 }

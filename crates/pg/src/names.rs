@@ -1,10 +1,12 @@
 //! Names and oids of our own objects, looked up once and forgotten when the catalog changes.
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 
 use pgrx::pg_sys;
 use pgrx::prelude::*;
+
+use super::server_text;
 
 pub const INTERNAL: &CStr = c"automation_internal";
 
@@ -43,7 +45,7 @@ pub fn internal_relation(name: &str) -> Option<pg_sys::Oid> {
     if let Some(oid) = RELATIONS.with(|map| map.borrow().get(name).copied()) {
         return Some(oid);
     }
-    let text = CString::new(name).ok()?;
+    let text = server_text::c_string(name).ok()?;
     // SAFETY: catalog look-ups inside a transaction, with NUL-terminated names.
     let oid = unsafe {
         let namespace = pg_sys::get_namespace_oid(INTERNAL.as_ptr(), true);
@@ -99,7 +101,7 @@ pub fn role_name(role: pg_sys::Oid) -> Option<String> {
     // SAFETY: a catalog look-up that returns a palloc'd string or null.
     unsafe {
         let name = pg_sys::GetUserNameFromId(role, true);
-        (!name.is_null()).then(|| CStr::from_ptr(name).to_string_lossy().into_owned())
+        (!name.is_null()).then(|| server_text::read_c(CStr::from_ptr(name)))
     }
 }
 
@@ -108,7 +110,7 @@ pub fn database_name(oid: pg_sys::Oid) -> String {
     // SAFETY: a catalog look-up inside a transaction.
     unsafe {
         let name = pg_sys::get_database_name(oid);
-        if name.is_null() { oid.to_u32().to_string() } else { CStr::from_ptr(name).to_string_lossy().into_owned() }
+        if name.is_null() { oid.to_u32().to_string() } else { server_text::read_c(CStr::from_ptr(name)) }
     }
 }
 
@@ -133,8 +135,8 @@ pub fn relation_name(relation: pg_sys::Oid) -> Option<String> {
         }
         Some(format!(
             "{}.{}",
-            quote_identifier(&CStr::from_ptr(namespace).to_string_lossy()),
-            quote_identifier(&CStr::from_ptr(name).to_string_lossy())
+            quote_identifier(&server_text::read_c(CStr::from_ptr(namespace))),
+            quote_identifier(&server_text::read_c(CStr::from_ptr(name)))
         ))
     }
 }
@@ -144,7 +146,7 @@ pub fn schema_of(relation: pg_sys::Oid) -> Option<String> {
     // SAFETY: look-ups that return a palloc'd string or null.
     unsafe {
         let namespace = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(relation));
-        (!namespace.is_null()).then(|| quote_identifier(&CStr::from_ptr(namespace).to_string_lossy()))
+        (!namespace.is_null()).then(|| quote_identifier(&server_text::read_c(CStr::from_ptr(namespace))))
     }
 }
 

@@ -3,7 +3,7 @@ use std::ffi::CString;
 
 use pgrx::pg_sys;
 
-use super::raw;
+use super::{raw, server_text};
 
 /// How full the server's queue of notifications is, from 0 to 1.
 pub fn queue_usage() -> f64 {
@@ -14,7 +14,8 @@ pub fn queue_usage() -> f64 {
 
 /// Sends one. What contains a zero byte cannot be sent, and no text of the server's does.
 pub fn send(channel: &str, payload: &str) {
-    let (Ok(channel), Ok(payload)) = (CString::new(channel), CString::new(payload)) else { return };
+    let c_string = |text: &str| CString::new(&*server_text::write(text));
+    let (Ok(channel), Ok(payload)) = (c_string(channel), c_string(payload)) else { return };
     // SAFETY: inside a transaction, with C strings that are copied.
     unsafe { raw::Async_Notify(channel.as_ptr(), payload.as_ptr()) }
 }

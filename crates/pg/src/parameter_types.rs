@@ -5,6 +5,7 @@ use pgrx::pg_sys;
 
 use super::catch::{PgError, catch};
 use super::raw::unguarded;
+use super::server_text;
 use super::subtransaction::in_subtransaction;
 
 /// The types as which a value can be bound where its place in the statement asks for none.
@@ -101,7 +102,7 @@ impl Search<'_> {
     /// The parameters without a type: those behind the position first, the nearest before all others.
     fn nearest_to(&self, position: Option<usize>) -> Vec<usize> {
         let at = position.unwrap_or_default().saturating_sub(1);
-        let text = self.sql.to_string_lossy();
+        let text = server_text::read_c(self.sql);
         let (mut places, mut from) = (Vec::new(), 0);
         for number in 1..=self.own.len() {
             let place = text[from..].find(&format!("${number}")).map_or(from, |found| from + found);

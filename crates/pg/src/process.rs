@@ -5,6 +5,7 @@ use std::time::Duration;
 use pgrx::pg_sys;
 
 use super::raw::unguarded;
+use super::server_text;
 
 /// What to start.
 pub struct Process<'a> {
@@ -29,7 +30,7 @@ fn describe(process: &Process<'_>) -> pg_sys::BackgroundWorker {
         bgw_notify_pid: unsafe { pg_sys::MyProcPid },
         ..Default::default()
     };
-    copy(&mut worker.bgw_name, process.name.as_bytes());
+    copy(&mut worker.bgw_name, &server_text::write(process.name));
     copy(&mut worker.bgw_type, process.kind.to_bytes());
     copy(&mut worker.bgw_library_name, b"automation_engine");
     copy(&mut worker.bgw_function_name, process.function.to_bytes());
@@ -100,7 +101,7 @@ pub fn attend_signals() {
 
 /// Shows what this process is in pg_stat_activity. Names and ids only, never SQL or values.
 pub fn set_application_name(name: &str) {
-    let Ok(text) = std::ffi::CString::new(name) else { return };
+    let Ok(text) = std::ffi::CString::new(&*server_text::write(name)) else { return };
     // SAFETY: NUL-terminated strings.
     unsafe {
         pg_sys::SetConfigOption(

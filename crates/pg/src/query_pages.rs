@@ -10,6 +10,7 @@ use super::catch::{PgError, catch};
 use super::encode::LeftOut;
 use super::parameter_types::OwnType;
 use super::raw::{self, unguarded};
+use super::server_text;
 use super::settings::Pinned;
 use super::statement::{Parameter, Spi, Statement, columns_of, encode_row, spi_error};
 
@@ -66,7 +67,7 @@ unsafe fn columns(plan: pg_sys::SPIPlanPtr) -> Result<Vec<Column>, PgError> {
         let columns: Vec<Column> = (0..(*(*source).resultDesc).natts as usize)
             .map(|i| {
                 let attribute = raw::attribute((*source).resultDesc, i);
-                let name = std::ffi::CStr::from_ptr((*attribute).attname.data.as_ptr()).to_string_lossy().into_owned();
+                let name = server_text::read_c(std::ffi::CStr::from_ptr((*attribute).attname.data.as_ptr()));
                 let origin = shown.get(i).and_then(|target| origin((**target).resorigtbl, (**target).resorigcol));
                 Column { name, origin }
             })
@@ -93,7 +94,7 @@ fn origin(table: pg_sys::Oid, number: i16) -> Option<(pg_sys::Oid, String)> {
     // SAFETY: a catalog look-up; the name is a palloc'd C string, or null if there is no such column.
     unsafe {
         let name = pg_sys::get_attname(table, number, true);
-        (!name.is_null()).then(|| (table, std::ffi::CStr::from_ptr(name).to_string_lossy().into_owned()))
+        (!name.is_null()).then(|| (table, server_text::read_c(std::ffi::CStr::from_ptr(name))))
     }
 }
 

@@ -2,7 +2,8 @@
 use std::ffi::{c_char, c_int};
 
 use pgrx::pg_sys;
-use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+
+use super::catch::guard;
 
 mod sys {
     use super::*;
@@ -30,7 +31,7 @@ macro_rules! guarded {
         /// That of the C function.
         pub unsafe fn $name($($arg: $type),*) $(-> $result)? {
             // SAFETY: one C call, nothing with a destructor in the closure.
-            unsafe { pg_guard_ffi_boundary(|| sys::$name($($arg),*)) }
+            unsafe { guard(|| sys::$name($($arg),*)) }
         }
     )*};
 }
@@ -103,7 +104,30 @@ pub mod unguarded {
             completion: *mut pg_sys::QueryCompletion,
         );
         pub fn numeric_out(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum;
+        pub fn SPI_execute_plan(
+            plan: pg_sys::SPIPlanPtr,
+            values: *mut pg_sys::Datum,
+            nulls: *const c_char,
+            read_only: bool,
+            count: std::ffi::c_long,
+        ) -> c_int;
+        pub fn SPI_prepare_cursor(
+            src: *const c_char,
+            nargs: c_int,
+            argtypes: *mut pg_sys::Oid,
+            options: c_int,
+        ) -> pg_sys::SPIPlanPtr;
+        pub fn SPI_execute(src: *const c_char, read_only: bool, count: std::ffi::c_long) -> c_int;
+        pub fn jsonb_in(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum;
+        pub fn FindDefaultConversion(namespace: pg_sys::Oid, from: i32, to: i32) -> pg_sys::Oid;
+        // Called while Postgres puts an error together, see pg::report.
+        pub fn CopyErrorData() -> *mut pg_sys::ErrorData;
+        pub fn FreeErrorData(data: *mut pg_sys::ErrorData);
+        pub fn errmsg_internal(format: *const c_char, ...) -> c_int;
+        pub fn errdetail_internal(format: *const c_char, ...) -> c_int;
+        pub fn errhint(format: *const c_char, ...) -> c_int;
         // These raise nothing.
+        pub fn GetDatabaseEncoding() -> c_int;
         pub fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
         pub fn GetCurrentSubTransactionId() -> pg_sys::SubTransactionId;
         pub fn GetTopFullTransactionIdIfAny() -> pg_sys::FullTransactionId;

@@ -9,9 +9,10 @@ use super::catch::{PgError, catch};
 use super::encode::{Encoding, LeftOut, write_string};
 use super::parameter_types::{self, Origin, OwnType};
 use super::raw::unguarded;
+use super::server_text;
 use super::writes::Write;
 
-/// A parameter as text, in the form the type's input function reads, or null.
+/// A parameter as text of the database, in the form the type's input function reads, or null.
 pub type Parameter = Option<CString>;
 
 /// A kept plan. Freed when dropped.
@@ -36,7 +37,7 @@ impl Drop for Statement {
 pub struct Outcome {
     /// Rows processed, as a command tag would count them.
     pub count: u64,
-    /// Returned rows, each a JSON object; fewer than `count` if a limit was reached.
+    /// Returned rows, each a JSON object in the database's encoding; fewer than `count` if a limit was reached.
     pub rows: Vec<Vec<u8>>,
     /// Rows are missing, or values in them that are nested too deeply.
     pub truncated: bool,
@@ -62,17 +63,17 @@ impl Statement {
     /// Prepares `sql`, whose parameters are $1 to $n. A parameter gets the type that its place in the statement asks
     /// for, and text where nothing does.
     pub fn prepare(spi: &Spi, sql: &str, parameters: usize) -> Result<Self, PgError> {
-        let text = c_string(sql)?;
+        let text = server_text::c_string(sql)?;
         let types = parameter_types::of_places(&text, parameters)?;
-        Self::with_types(spi, sql, &text, types, vec![Origin::Place; parameters])
+        Self::with_types(spi, &text, types, vec![Origin::Place; parameters])
     }
 
     /// Prepares `sql` for values of these types. A parameter gets the type that its place in the statement asks for, and the type
     /// of its value where the place asks for none.
     pub fn prepare_for(spi: &Spi, sql: &str, own: &[OwnType]) -> Result<Self, PgError> {
-        let text = c_string(sql)?;
+        let text = server_text::c_string(sql)?;
         let (types, origins) = parameter_types::of_values(&text, own)?.into_iter().unzip();
-        Self::with_types(spi, sql, &text, types, origins)
+        Self::with_types(spi, &text, types, origins)
     }
 
     /// Was the statement prepared for values like these?
@@ -84,13 +85,7 @@ impl Statement {
         })
     }
 
-    fn with_types(
-        _spi: &Spi,
-        sql: &str,
-        text: &CStr,
-        mut types: Vec<pg_sys::Oid>,
-        origins: Vec<Origin>,
-    ) -> Result<Self, PgError> {
+    fn with_types(_spi: &Spi, text: &CStr, mut types: Vec<pg_sys::Oid>, origins: Vec<Origin>) -> Result<Self, PgError> {
         // SAFETY: one C call with pointers that outlive it.
         let plan = unsafe {
             let (source, count, oids) = (text.as_ptr(), types.len() as i32, types.as_mut_ptr());
@@ -103,7 +98,7 @@ impl Statement {
         // SAFETY: the plan was just made, and is now kept until Drop.
         let refused = unsafe {
             pg_sys::SPI_keepplan(plan);
-            refusal(plan, sql)
+            refusal(plan, text)
         };
         let statement = Statement { plan, types, origins };
         refused.map_or(Ok(statement), Err)
@@ -174,7 +169,7 @@ impl Statement {
 }
 
 /// Why a statement that parses can never run as a step.
-unsafe fn refusal(plan: pg_sys::SPIPlanPtr, sql: &str) -> Option<PgError> {
+unsafe fn refusal(plan: pg_sys::SPIPlanPtr, text: &CStr) -> Option<PgError> {
     // SAFETY: a valid plan; its sources and their parse trees live as long as it does.
     let trees: Vec<*mut pg_sys::RawStmt> = unsafe {
         let sources = pgrx::PgList::<pg_sys::CachedPlanSource>::from_pg(pg_sys::SPI_plan_get_plan_sources(plan));
@@ -199,14 +194,11 @@ unsafe fn refusal(plan: pg_sys::SPIPlanPtr, sql: &str) -> Option<PgError> {
             };
             (code, (*tree).stmt_location.max(0) as usize)
         };
-        let start = sql.get(at..).map_or(at, |rest| at + (rest.len() - rest.trim_start().len()));
-        let position = sql.get(..start).map(|before| before.chars().count() + 1);
+        let (before, rest) = text.to_bytes().split_at_checked(at)?;
+        let blanks = rest.len() - rest.trim_ascii_start().len();
+        let position = Some(server_text::read(before).chars().count() + blanks + 1);
         Some(PgError { position, ..spi_error(code) })
     })
-}
-
-fn c_string(text: &str) -> Result<CString, PgError> {
-    CString::new(text).map_err(|_| PgError::new("22021", "invalid byte sequence for encoding \"UTF8\": 0x00"))
 }
 
 /// The value that the input function of a type reads from a text.

@@ -6,6 +6,7 @@ use pgrx::pg_sys::panic::CaughtError;
 use pgrx::prelude::*;
 
 use super::catch::PgError;
+use super::report::ErrorContexts;
 
 /// Says of an error whether it is a request to give up the whole transaction, not a failure of the work that raised it.
 type GivesUpTransaction = fn(&PgError) -> bool;
@@ -32,6 +33,8 @@ pub fn in_subtransaction<R>(work: impl FnOnce() -> Result<R, PgError>) -> Result
         pg_sys::MemoryContextSwitchTo(saved.0);
         saved
     };
+    // A callback of an error's report must not outlive the error.
+    let contexts = ErrorContexts::keep();
     let mut work = Some(std::panic::AssertUnwindSafe(work));
     let outcome = PgTryBuilder::new(std::panic::AssertUnwindSafe(|| match work.take() {
         Some(work) => (work.0)(),
@@ -40,6 +43,7 @@ pub fn in_subtransaction<R>(work: impl FnOnce() -> Result<R, PgError>) -> Result
     .catch_others(|error: CaughtError| Err(PgError::from_caught(error)))
     .catch_rust_panic(|error: CaughtError| Err(PgError::from_caught(error)))
     .execute();
+    drop(contexts);
     // SAFETY: ends exactly the subtransaction begun above.
     unsafe {
         match outcome {

@@ -86,7 +86,7 @@ unsafe fn columns(targets: *mut pg_sys::List) -> Vec<String> {
     unsafe {
         for entry in pointers::<pg_sys::TargetEntry>(targets) {
             if !(*entry).resjunk && !(*entry).resname.is_null() {
-                names.push(CStr::from_ptr((*entry).resname).to_string_lossy().into_owned());
+                names.push(super::server_text::read_c(CStr::from_ptr((*entry).resname)));
             }
         }
     }

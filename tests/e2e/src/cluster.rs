@@ -126,6 +126,13 @@ impl Cluster {
         Database::created(self, name)
     }
 
+    /// A new database of an encoding, dropped at the end of the test.
+    pub fn encoded_database(&self, name: &str, encoding: &str) -> Database<'_> {
+        self.connect("postgres")
+            .execute(&format!("CREATE DATABASE \"{name}\" TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'"));
+        Database::created(self, name)
+    }
+
     /// A database that is there already.
     pub fn connect(&self, name: &str) -> Database<'_> {
         Database::existing(self, name)

@@ -101,7 +101,9 @@ fn unreadable(claimer: &Claimer, dispatch: &Dispatch, event: Option<&Event>, pro
 /// The run that a dispatch would begin, if nothing had to be held.
 fn of_dispatch(claimer: &Claimer, dispatch: &Dispatch, event: Option<&Event>) -> Run {
     let (event_id, event_at) = dispatch.cause.unwrap_or_default();
-    Run { event_id, event_at, ..run::of_dispatch(claimer.owner, dispatch, event, clock::engine_now()) }
+    let mut run = run::of_dispatch(claimer.owner, dispatch, event, clock::engine_now());
+    (run.event_id, run.event_at) = (event_id, event_at);
+    run
 }
 
 /// Whether a trigger fired, with the event if a gate had something to add to it.
@@ -304,7 +306,8 @@ fn over(claimer: &mut Claimer, dispatch: &Dispatch, outcomes: &mut Vec<Outcome>)
 /// The time is up: what was held is over, and becomes a run if everything is still as it should be. None if something that
 /// the run needs is in other hands: then it is over later.
 fn expire(claimer: &mut Claimer, dwell: &Dwell, attempt: i16) -> Option<Outcome> {
-    let mut run = Run { attempt, version_id: dwell.automation.version_id, ..of_dwell(dwell) };
+    let mut run = Run { attempt, ..of_dwell(dwell) };
+    run.version_id = dwell.automation.version_id;
     versions::load(std::iter::once(run.version_id));
     let version = match versions::get(run.version_id) {
         Ok(version) => version,

@@ -44,9 +44,11 @@ impl Plan {
             return;
         }
         let hot = trigger_no.map(|trigger_no| {
-            let ended =
+            let mut hot =
                 self.not_started(event, 0, active.automation_id, active.version_id, active.owner, "chain_too_deep");
-            EndedRun { trigger_no, ending: Ending::Hot, ..ended }
+            hot.ending = Ending::Hot;
+            hot.trigger_no = trigger_no;
+            hot
         });
         self.cuts.push(Cut {
             automation_id: active.automation_id,
@@ -77,7 +79,10 @@ impl Plan {
                 continue;
             }
             let run_id = cut.hot.as_ref().map(|_| next_id("run_id_seq"));
-            self.ended.extend(cut.hot.zip(run_id).map(|(hot, id)| EndedRun { id, ..hot }));
+            self.ended.extend(cut.hot.zip(run_id).map(|(mut hot, id)| {
+                hot.id = id;
+                hot
+            }));
             log::warning(&Entry {
                 code: "hot_flow",
                 automation_id: Some(cut.automation_id),

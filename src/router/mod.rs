@@ -295,7 +295,7 @@ impl Plan {
                 if let Some(event) = event {
                     let (automation, version) = (dispatch.automation_id, dispatch.version_id);
                     let ended = self.not_started(&event, run_id, automation, version, dispatch.owner, "cancelled");
-                    self.ended.push(EndedRun { parent: event.start().and_then(|start| start.parent), ..ended });
+                    self.ended.push(ended);
                 }
             }
         }

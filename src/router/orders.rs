@@ -8,6 +8,7 @@ use crate::event_log::events::Event;
 use crate::gucs;
 use crate::store::dispatches::Reason;
 use crate::store::history::{EndedRun, Ending};
+use crate::store::run_header::RunHeader;
 use crate::store::wakes::Waiter;
 
 impl Plan {
@@ -55,7 +56,7 @@ impl Plan {
                 // So that a request to cancel it does not stay behind.
                 self.started.push(run_id);
                 let ended = self.not_started(event, run_id, automation_id, version, owner, reason);
-                self.ended.push(EndedRun { parent: order.parent, ..ended });
+                self.ended.push(ended);
             }
         }
     }
@@ -70,33 +71,37 @@ impl Plan {
         owner: pg_sys::Oid,
         reason: &'static str,
     ) -> EndedRun {
-        EndedRun {
+        let start = event.start();
+        let header = RunHeader {
             id: run_id,
             event_id: event.id,
             event_at: event.occurred_at,
             started_at: self.now,
-            ended_at: self.now,
+            parent: start.as_ref().and_then(|start| start.parent),
             owner,
             automation_id,
             version_id,
             trigger_no: -1,
-            attempt: 0,
             depth: event.depth,
-            ending: Ending::Cancelled,
             kind: event.kind.clone(),
             entity_id: event.entity_id.clone(),
             key: None,
+            mode_key: None,
             tenant: event.tenant.clone(),
+        };
+        EndedRun {
+            header,
+            ended_at: self.now,
+            attempt: 0,
+            ending: Ending::Cancelled,
             reason: Some(reason.to_owned()),
             error: None,
             steps: None,
-            parent: None,
             output: None,
             state: None,
-            mode_key: None,
             live: None,
             abandoned: Vec::new(),
-            item: event.start().and_then(|start| start.item()),
+            item: start.and_then(|start| start.item()),
         }
     }
 }

@@ -2,7 +2,6 @@
 //! nothing is written, and a batch pays for one look at an empty table.
 use automation_core::program::Step;
 use automation_core::topic::engine::{Told, Wanted};
-use pgrx::pg_sys;
 
 use super::batch_state;
 use super::suspend::Suspension;
@@ -10,6 +9,7 @@ use crate::event_log::events::{NewEvent, Op, append_event};
 use crate::provenance::{self, RunContext};
 use crate::store::engine_listeners::{self, ancestors, name_of};
 use crate::store::history::{EndedRun, Ending};
+use crate::store::run_header::RunHeader;
 
 type Json = serde_json::Value;
 
@@ -69,35 +69,12 @@ pub fn tell_ended(ended: &[EndedRun]) {
 
 fn write_all(wanted: Wanted, steps: &[StepNews], ended: &[EndedRun], suspended: &[Suspension]) {
     for put in suspended {
-        let run = &put.run;
-        let teller = Teller {
-            wanted,
-            steps,
-            id: run.id,
-            event_id: run.event_id,
-            automation_id: run.automation_id,
-            owner: run.owner,
-            depth: run.depth,
-            tenant: run.tenant.as_deref(),
-            entity: entity(run.kind.as_deref(), run.entity_id.as_deref()),
-        };
-        teller.tell(put.is_new, None);
+        Teller { wanted, steps, run: &put.run.header }.tell(put.is_new, None);
     }
-    // What never began has nothing to tell.
+    // A run that never began has nothing to tell.
     for run in ended.iter().filter(|run| !matches!(run.ending, Ending::Skipped | Ending::Hot)) {
-        let teller = Teller {
-            wanted,
-            steps,
-            id: run.id,
-            event_id: run.event_id,
-            automation_id: run.automation_id,
-            owner: run.owner,
-            depth: run.depth,
-            tenant: run.tenant.as_deref(),
-            entity: entity(run.kind.as_deref(), run.entity_id.as_deref()),
-        };
         let began = run.live.is_none() && run.ending != Ending::Cancelled;
-        teller.tell(began, Some(run));
+        Teller { wanted, steps, run: &run.header }.tell(began, Some(run));
     }
 }
 
@@ -109,13 +86,7 @@ fn entity(kind: Option<&str>, id: Option<&str>) -> Option<String> {
 struct Teller<'a> {
     wanted: Wanted,
     steps: &'a [StepNews],
-    id: i64,
-    event_id: i64,
-    automation_id: i32,
-    owner: pg_sys::Oid,
-    depth: i16,
-    tenant: Option<&'a str>,
-    entity: Option<String>,
+    run: &'a RunHeader,
 }
 
 impl Teller<'_> {
@@ -128,31 +99,31 @@ impl Teller<'_> {
         });
         let end = end.filter(|(told, _)| self.wanted.has(*told));
         let began = began && self.wanted.has(Told::Started);
-        let steps: Vec<&StepNews> = self.steps.iter().filter(|news| news.run == self.id).collect();
+        let steps: Vec<&StepNews> = self.steps.iter().filter(|news| news.run == self.run.id).collect();
         if !began && end.is_none() && steps.is_empty() {
             return;
         }
-        let name = name_of(self.automation_id).unwrap_or_default();
+        let name = name_of(self.run.automation_id).unwrap_or_default();
         let mut chain = vec![name.clone()];
         // The event at the beginning of a chain was caused by nobody.
-        if self.depth > 0 {
-            chain.extend(ancestors(self.event_id));
+        if self.run.depth > 0 {
+            chain.extend(ancestors(self.run.event_id));
         }
         chain.dedup();
         let about = || {
             let mut about = serde_json::Map::new();
             about.insert("automation".into(), name.as_str().into());
-            about.insert("run".into(), self.id.into());
-            about.insert("entity".into(), self.entity.clone().into());
+            about.insert("run".into(), self.run.id.into());
+            about.insert("entity".into(), entity(self.run.kind.as_deref(), self.run.entity_id.as_deref()).into());
             about.insert("chain".into(), chain.clone().into());
             about
         };
         let _context = provenance::enter(RunContext {
-            run_id: self.id,
+            run_id: self.run.id,
             automation: name.clone(),
-            owner: self.owner,
-            depth: self.depth,
-            tenant: self.tenant.map(str::to_owned),
+            owner: self.run.owner,
+            depth: self.run.depth,
+            tenant: self.run.tenant.clone(),
         });
         if began {
             self.write(&name, Told::Started, about());
@@ -185,7 +156,7 @@ impl Teller<'_> {
             kind: Some("automation"),
             entity_id: Some(name.as_bytes()),
             topic: Some(told.topic()),
-            tenant: self.tenant.map(str::as_bytes),
+            tenant: self.run.tenant.as_deref().map(str::as_bytes),
             payload: Some(Json::Object(payload).to_string().as_bytes()),
             ..Default::default()
         });

@@ -13,31 +13,21 @@ use crate::store::dispatches::Dispatch;
 use crate::store::dwells::Dwell;
 use crate::store::history::{EndedRun, Ending};
 use crate::store::live::LiveRun;
+use crate::store::run_header::{RunHeader, has_run_header};
 
 /// What is known of a run while it is walked.
 #[derive(Clone, Debug)]
 pub struct Run {
-    pub id: i64,
-    pub owner: pg_sys::Oid,
+    pub header: RunHeader,
+    /// Name of the automation.
     pub automation: String,
-    pub automation_id: i32,
-    pub version_id: i32,
-    pub trigger_no: i16,
+    /// How often a crash of the server interrupted it.
     pub attempt: i16,
-    pub event_id: i64,
-    pub event_at: Micros,
-    pub started_at: Micros,
-    pub depth: i16,
-    pub parent: Option<i64>,
-    pub kind: Option<String>,
-    pub entity_id: Option<String>,
-    pub key: Option<String>,
-    /// What runs that exclude each other have in common.
-    pub mode_key: Option<String>,
-    pub tenant: Option<String>,
     /// The row of a bulk job that it is for.
     pub item: Option<JobItem>,
 }
+
+has_run_header!(Run);
 
 impl Run {
     /// The run as the executor that executes it shows it.
@@ -48,29 +38,15 @@ impl Run {
     /// The row of the history for this run.
     pub fn ended(&self, ending: Ending, reason: Option<&str>) -> EndedRun {
         EndedRun {
-            id: self.id,
-            event_id: self.event_id,
-            event_at: self.event_at,
-            started_at: self.started_at,
+            header: self.header.clone(),
             ended_at: clock::engine_now(),
-            owner: self.owner,
-            automation_id: self.automation_id,
-            version_id: self.version_id,
-            trigger_no: self.trigger_no,
             attempt: self.attempt,
-            depth: self.depth,
             ending,
-            kind: self.kind.clone(),
-            entity_id: self.entity_id.clone(),
-            key: self.key.clone(),
-            tenant: self.tenant.clone(),
             reason: reason.map(str::to_owned),
             error: None,
             steps: None,
-            parent: self.parent,
             output: None,
             state: None,
-            mode_key: self.mode_key.clone(),
             live: None,
             abandoned: Vec::new(),
             item: self.item,
@@ -102,72 +78,54 @@ impl Run {
 pub fn of_dispatch(owner: pg_sys::Oid, dispatch: &Dispatch, event: Option<&Event>, started_at: Micros) -> Run {
     let order = event.and_then(Event::start);
     let own = versions::get(dispatch.version_id).ok().and_then(|version| version.program.tenant.clone());
-    Run {
+    let header = RunHeader {
         id: dispatch.run_id,
-        owner,
-        automation: dispatch.automation.clone(),
-        automation_id: dispatch.automation_id,
-        version_id: dispatch.version_id,
-        trigger_no: dispatch.trigger_no,
-        attempt: dispatch.attempt,
         event_id: dispatch.event_id,
         event_at: dispatch.event_at,
         started_at,
-        depth: event.map_or(0, |event| event.depth),
         parent: order.as_ref().and_then(|order| order.parent),
+        owner,
+        automation_id: dispatch.automation_id,
+        version_id: dispatch.version_id,
+        trigger_no: dispatch.trigger_no,
+        depth: event.map_or(0, |event| event.depth),
         kind: event.and_then(|event| event.kind.clone()),
         entity_id: event.and_then(|event| event.entity_id.clone()),
         key: None,
         mode_key: None,
         // The runs of a tenant's automation are that tenant's, also if the entity has gone over to another tenant.
         tenant: own.or_else(|| event.and_then(|event| event.tenant.clone())),
+    };
+    Run {
+        header,
+        automation: dispatch.automation.clone(),
+        attempt: dispatch.attempt,
         item: order.and_then(|order| order.item()),
     }
 }
 
 /// A run that was taken up.
 pub fn of_live(live: &LiveRun) -> Run {
-    Run {
-        id: live.id,
-        owner: live.owner,
-        automation: live.automation.clone(),
-        automation_id: live.automation_id,
-        version_id: live.version_id,
-        trigger_no: live.trigger_no,
-        attempt: 0,
-        event_id: live.event_id,
-        event_at: live.event_at,
-        started_at: live.started_at,
-        depth: live.depth,
-        parent: live.parent,
-        kind: live.kind.clone(),
-        entity_id: live.entity_id.clone(),
-        key: live.key.clone(),
-        mode_key: live.mode_key.clone(),
-        tenant: live.tenant.clone(),
-        item: None,
-    }
+    Run { header: live.header.clone(), automation: live.automation.clone(), attempt: 0, item: None }
 }
 
 pub fn of_dwell(dwell: &Dwell) -> Run {
-    Run {
+    let header = RunHeader {
         id: dwell.run_id,
-        owner: dwell.owner,
-        automation: dwell.automation.name.clone(),
-        automation_id: dwell.automation_id,
-        version_id: dwell.version_id,
-        trigger_no: dwell.trigger_no,
-        attempt: 0,
         event_id: dwell.event.id,
         event_at: dwell.event.occurred_at,
         started_at: clock::engine_now(),
-        depth: dwell.event.depth,
         parent: None,
+        owner: dwell.owner,
+        automation_id: dwell.automation_id,
+        version_id: dwell.version_id,
+        trigger_no: dwell.trigger_no,
+        depth: dwell.event.depth,
         kind: dwell.event.kind.clone(),
         entity_id: dwell.event.entity_id.clone(),
         key: None,
         mode_key: None,
         tenant: dwell.event.tenant.clone(),
-        item: None,
-    }
+    };
+    Run { header, automation: dwell.automation.name.clone(), attempt: 0, item: None }
 }

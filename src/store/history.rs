@@ -4,6 +4,7 @@ pub use automation_core::run_state::Ending;
 use pgrx::pg_sys;
 
 use super::live::WaitNote;
+use super::run_header::{RunHeader, has_run_header};
 use crate::pg::append::{append, kept_json, text_varlena};
 use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{Arg, execute, query, query_one};
@@ -12,42 +13,28 @@ use crate::pg::identity::as_engine;
 /// A run to be written into the history.
 #[derive(Clone, Debug)]
 pub struct EndedRun {
-    pub id: i64,
-    pub event_id: i64,
-    pub event_at: Micros,
-    pub started_at: Micros,
+    pub header: RunHeader,
     pub ended_at: Micros,
-    pub owner: pg_sys::Oid,
-    pub automation_id: i32,
-    pub version_id: i32,
-    pub trigger_no: i16,
     pub attempt: i16,
-    pub depth: i16,
     pub ending: Ending,
-    pub kind: Option<String>,
-    pub entity_id: Option<String>,
-    pub key: Option<String>,
-    pub tenant: Option<String>,
     pub reason: Option<String>,
     /// JSON: sqlstate, message, detail, hint, context, step.
     pub error: Option<String>,
     /// JSON list of the steps taken.
     pub steps: Option<String>,
-    /// The run that started it and waits for it.
-    pub parent: Option<i64>,
     /// JSON: its variables.
     pub output: Option<String>,
     /// JSON: where it stood when it failed.
     pub state: Option<String>,
-    /// What runs that exclude each other have in common. Not part of the row.
-    pub mode_key: Option<String>,
-    /// It had suspended: what it still waited for. Not part of the row.
+    /// It had suspended: the waits that it still had. Not part of the row.
     pub live: Option<Vec<WaitNote>>,
-    /// Runs that it waited for and nobody waits for any more. Not part of the row.
+    /// Runs that it waited for and that no run waits for any more. Not part of the row.
     pub abandoned: Vec<i64>,
     /// The row of a bulk job that it was for. Not part of the row.
     pub item: Option<JobItem>,
 }
+
+has_run_header!(EndedRun);
 
 impl EndedRun {
     /// Is it one row of a bulk step, and so a part of a run that is counted itself?

@@ -4,6 +4,7 @@ use automation_core::run_state::Pause;
 use pgrx::pg_sys;
 use serde::{Deserialize, Serialize};
 
+use super::run_header::{RunHeader, has_run_header};
 use super::wakes::Waiter;
 use crate::event_log::events::Event;
 use crate::pg::append::{append_plain, kept_json, text_varlena};
@@ -14,25 +15,10 @@ use crate::pg::identity::as_engine;
 /// A suspended run.
 #[derive(Clone, Debug)]
 pub struct LiveRun {
-    pub id: i64,
-    pub event_id: i64,
-    pub event_at: Micros,
-    pub started_at: Micros,
-    pub parent: Option<i64>,
-    pub owner: pg_sys::Oid,
-    pub automation_id: i32,
-    pub version_id: i32,
+    pub header: RunHeader,
     pub epoch: i32,
-    pub trigger_no: i16,
-    pub depth: i16,
     /// Why it does not execute.
     pub pause: Pause,
-    pub kind: Option<String>,
-    pub entity_id: Option<String>,
-    pub key: Option<String>,
-    /// What runs that exclude each other have in common.
-    pub mode_key: Option<String>,
-    pub tenant: Option<String>,
     pub event: Event,
     /// JSON: where the machine stands.
     pub state: String,
@@ -44,6 +30,8 @@ pub struct LiveRun {
     /// It may go on.
     pub active: bool,
 }
+
+has_run_header!(LiveRun);
 
 /// What a wait is about, for people, and for whoever wakes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -156,7 +144,7 @@ pub fn wait_for(id: i64) -> Option<LiveRun> {
 }
 
 fn read(row: &Row<'_>) -> Option<LiveRun> {
-    Some(LiveRun {
+    let header = RunHeader {
         id: row.int8(1)?,
         event_id: row.int8(2)?,
         event_at: row.int8(3)?,
@@ -165,15 +153,18 @@ fn read(row: &Row<'_>) -> Option<LiveRun> {
         owner: row.oid(6)?,
         automation_id: row.int4(7)?,
         version_id: row.int4(8)?,
-        epoch: row.int4(9)?,
         trigger_no: row.int2(10)?,
         depth: row.int2(11)?,
-        pause: Pause::from_word(&row.text(12)?)?,
         kind: row.text(13),
         entity_id: row.text(14),
         key: row.text(15),
         mode_key: row.text(16),
         tenant: row.text(17),
+    };
+    Some(LiveRun {
+        header,
+        epoch: row.int4(9)?,
+        pause: Pause::from_word(&row.text(12)?)?,
         event: Event::from_json(&row.text(18)?)?,
         state: row.text(19)?,
         waits: serde_json::from_str(&row.text(20)?).unwrap_or_default(),

@@ -29,6 +29,7 @@ pub mod owners;
 pub mod partitions;
 pub mod retries;
 pub mod rights;
+pub mod run_header;
 pub mod runs;
 pub mod schedules;
 pub mod secrets;

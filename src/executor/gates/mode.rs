@@ -41,8 +41,10 @@ pub fn lock(claimer: &mut Claimer, run: &mut Run, program: &Program, may_start: 
         return Some(Place { active: Vec::new(), locked: Vec::new(), keyed, waits_for_us: false });
     }
     // Runs without anything in common share the automation's only key, tenants apart.
-    let key = run.mode_key.get_or_insert_with(|| run.tenant.as_ref().map_or("all".into(), |t| format!("{t}/all")));
-    let mark = (run.automation_id, key.clone());
+    let header = &mut run.header;
+    let all = || header.tenant.as_ref().map_or("all".into(), |tenant| format!("{tenant}/all"));
+    let key = header.mode_key.get_or_insert_with(all);
+    let mark = (header.automation_id, key.clone());
     // What a run of this batch did with the key is not in the tables yet.
     if claimer.touched.contains(&mark) {
         return None;

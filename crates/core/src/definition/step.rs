@@ -133,15 +133,25 @@ fn read_nested(
         check_fields(&item, kind, &path, &place, problems);
         let inner = format!("{prefix}{}_", i + 1);
         let inner = Inner { path: &path, place: &place, prefix: &inner, depth };
-        // The first of two steps with one id is the one that was read first.
-        for holds in [Holds::Steps, Holds::Ways] {
-            for field in kind.form().fields().filter(|field| field.holds == holds) {
-                inner.read(field, &mut item, ids, problems);
-            }
+        for field in kind.form().fields().filter(|field| field.holds == Holds::Steps) {
+            inner.read(field, &mut item, ids, problems);
+        }
+        // Ways are read also in a step that does not take them: every problem of a document is told.
+        for field in ways() {
+            inner.read(field, &mut item, ids, problems);
         }
         read.push(Json::Object(item));
     }
     read
+}
+
+/// The fields of all kinds that hold ways, each once.
+fn ways() -> Vec<&'static Field> {
+    let all = StepKind::ALL.into_iter().flat_map(|kind| kind.form().fields());
+    let mut ways: Vec<&Field> = all.filter(|field| field.holds == Holds::Ways).collect();
+    ways.sort_by_key(|field| field.name);
+    ways.dedup_by_key(|field| field.name);
+    ways
 }
 
 /// Where the steps inside of a step stand.

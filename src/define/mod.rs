@@ -29,7 +29,7 @@ use crate::pg::statement::{Spi, Statement};
 use crate::pg::subtransaction::in_subtransaction;
 use crate::pg::writes::Write;
 use crate::pg::{clock, identity, names, query_pages, settings};
-use crate::store::automations::{self, NewVersion};
+use crate::store::automations::{self, Automation, NewVersion};
 use crate::store::gates;
 use crate::store::kinds::{self, Kind};
 use crate::store::log;
@@ -398,92 +398,161 @@ fn save(
 ) -> EngineResult<Defined> {
     let text = serde_json::to_string(document).map_err(|error| EngineError::bug(error.to_string()))?;
     let search_path = settings::current(c"search_path").map(|path| server_text::read_c(&path)).unwrap_or_default();
-    let mut notices = notices::of_owner(owner);
     let name = document.name.as_str();
-    let (id, owner, status, previous) = match automations::lock(name, document.tenant.as_deref()) {
-        Some(known) => {
-            if !identity::has_role(identity::current_user(), known.owner) {
-                return Err(EngineError::taken(format!("automation \"{name}\" already exists"))
-                    .detail("It belongs to another role."));
-            }
-            let owner = if owner_given { owner } else { known.owner };
-            let status = status.or(Status::parse(&known.status)).unwrap_or(Status::Active);
-            let same: Option<Document> = serde_json::from_str(&known.document).ok();
-            let unchanged = same.as_ref() == Some(document) && known.search_path == search_path && known.owner == owner;
-            if unchanged && status.word() == known.status {
-                let (version, status) = (known.version, known.status);
-                return Ok(Defined { name: name.to_owned(), version, status, notices: vec!["unchanged".to_owned()] });
-            }
-            (known.id, owner, status, Some((known, unchanged)))
-        }
-        None => {
-            let status = status.unwrap_or(Status::Active);
-            let role = names::role_name(owner).unwrap_or_default();
-            crate::definitions::quotas::room_for_automation(owner)?;
-            let tenant = document.tenant.as_deref();
-            let id = automations::insert(name, owner, &role, status.word(), tenant, clock::now()).ok_or_else(|| {
-                EngineError::taken(format!("automation \"{name}\" already exists"))
-                    .detail("Another session defined it at the same time.")
-            })?;
-            (id, owner, status, None)
-        }
+    let found = match automations::lock(name, document.tenant.as_deref()) {
+        Some(known) => redefine(known, document, &search_path, owner_given.then_some(owner), status)?,
+        None => insert(document, owner, status)?,
     };
-    if status == Status::Active {
-        let from =
-            previous.as_ref().map_or(Status::Draft, |(known, _)| Status::parse(&known.status).unwrap_or(Status::Draft));
-        match Status::Draft.transition(Status::Active, program.steps.len(), program.triggers.len()) {
-            Ok(_) => {}
-            Err(refusal) => return Err(not_activatable(refusal)),
-        }
-        if let Some((known, _)) = &previous
-            && let Ok(Some(action)) = from.transition(Status::Active, program.steps.len(), program.triggers.len())
-        {
-            automations::set_status(known.id, &known.status, "active", "user", &serde_json::json!({}));
-            crate::runs::pause::tell(known, from, Status::Active, action);
-        }
-    } else if let Some((known, _)) = &previous
-        && known.status != status.word()
-    {
-        return Err(EngineError::wrong_state(format!("cannot make automation \"{name}\" a {}", status.word()))
-            .detail(format!("It is {}.", known.status))
-            .hint(
-                ["pause", "revert_to_draft"].map(|function| typed(function, name, known.tenant.as_deref())).join("; ")
-                    + ";",
-            ));
-    }
-    let version = match &previous {
-        Some((known, true)) => known.version,
+    let found = match found {
+        Found::Unchanged(defined) => return Ok(defined),
+        Found::ToSave(found) => found,
+    };
+    change_status(&found, name, program)?;
+    let version = match &found.previous {
+        Some(previous) if previous.is_same => previous.known.version,
         _ => automations::add_version(&NewVersion {
             listens_to: &listened_to(program),
-            automation_id: id,
+            automation_id: found.id,
             document: &text,
             search_path: &search_path,
             created_by: identity::current_user(),
             tenant: document.tenant.as_deref(),
-            owner,
-            owner_name: &names::role_name(owner).unwrap_or_default(),
+            owner: found.owner,
+            owner_name: &names::role_name(found.owner).unwrap_or_default(),
         })
         .ok_or_else(|| EngineError::bug("a version was not saved"))?,
     };
-    match status {
-        Status::Active => {
-            let was_active = previous.as_ref().is_some_and(|(known, _)| known.status == Status::Active.word());
-            schedules::follow(id, program, !was_active);
+    follow(&found, program);
+    audit(&found, document, version);
+    let mut notices = notices::of_owner(owner);
+    notices.extend(about(document, program, writes, found.owner));
+    cycles::remember(found.id, name, program, writes);
+    notices.dedup();
+    Ok(Defined { name: name.to_owned(), version, status: found.status.word().to_owned(), notices })
+}
+
+/// The automation that a definition is for.
+enum Found {
+    /// It is already as the document says.
+    Unchanged(Defined),
+    ToSave(ToSave),
+}
+
+/// An automation, locked, whose definition or status is to be saved.
+struct ToSave {
+    id: i32,
+    owner: pg_sys::Oid,
+    status: Status,
+    previous: Option<Previous>,
+}
+
+/// The automation as it was before.
+struct Previous {
+    known: Automation,
+    /// The document, the search path and the owner are the same: only the status changes.
+    is_same: bool,
+}
+
+/// An automation that is there already. `owner` is the new owner, if one was given.
+fn redefine(
+    known: Automation,
+    document: &Document,
+    search_path: &str,
+    owner: Option<pg_sys::Oid>,
+    status: Option<Status>,
+) -> EngineResult<Found> {
+    let name = document.name.as_str();
+    if !identity::has_role(identity::current_user(), known.owner) {
+        return Err(
+            EngineError::taken(format!("automation \"{name}\" already exists")).detail("It belongs to another role.")
+        );
+    }
+    let owner = owner.unwrap_or(known.owner);
+    let status = status.or(Status::parse(&known.status)).unwrap_or(Status::Active);
+    let before: Option<Document> = serde_json::from_str(&known.document).ok();
+    let is_same = before.as_ref() == Some(document) && known.search_path == search_path && known.owner == owner;
+    if is_same && status.word() == known.status {
+        let (version, status) = (known.version, known.status);
+        let notices = vec!["unchanged".to_owned()];
+        return Ok(Found::Unchanged(Defined { name: name.to_owned(), version, status, notices }));
+    }
+    Ok(Found::ToSave(ToSave { id: known.id, owner, status, previous: Some(Previous { known, is_same }) }))
+}
+
+/// An automation that is new.
+fn insert(document: &Document, owner: pg_sys::Oid, status: Option<Status>) -> EngineResult<Found> {
+    let (name, tenant) = (document.name.as_str(), document.tenant.as_deref());
+    let status = status.unwrap_or(Status::Active);
+    let role = names::role_name(owner).unwrap_or_default();
+    crate::definitions::quotas::room_for_automation(owner)?;
+    let id = automations::insert(name, owner, &role, status.word(), tenant, clock::now()).ok_or_else(|| {
+        EngineError::taken(format!("automation \"{name}\" already exists"))
+            .detail("Another session defined it at the same time.")
+    })?;
+    Ok(Found::ToSave(ToSave { id, owner, status, previous: None }))
+}
+
+/// Makes the automation active if it is to be; refuses a status that define() does not give.
+fn change_status(found: &ToSave, name: &str, program: &Program) -> EngineResult<()> {
+    let previous = found.previous.as_ref().map(|previous| &previous.known);
+    if found.status == Status::Active {
+        let (steps, triggers) = (program.steps.len(), program.triggers.len());
+        Status::Draft.transition(Status::Active, steps, triggers).map_err(not_activatable)?;
+        if let Some(known) = previous {
+            let from = Status::parse(&known.status).unwrap_or(Status::Draft);
+            if let Ok(Some(action)) = from.transition(Status::Active, steps, triggers) {
+                automations::set_status(known.id, &known.status, "active", "user", &serde_json::json!({}));
+                crate::runs::pause::tell(known, from, Status::Active, action);
+            }
         }
-        _ => schedules::rest(id),
+        return Ok(());
+    }
+    match previous.filter(|known| known.status != found.status.word()) {
+        Some(known) => {
+            Err(EngineError::wrong_state(format!("cannot make automation \"{name}\" a {}", found.status.word()))
+                .detail(format!("It is {}.", known.status))
+                .hint(
+                    ["pause", "revert_to_draft"]
+                        .map(|function| typed(function, name, known.tenant.as_deref()))
+                        .join("; ")
+                        + ";",
+                ))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Brings schedules, holds and the breaker in step with the new definition.
+fn follow(found: &ToSave, program: &Program) {
+    match found.status {
+        Status::Active => {
+            let was_active =
+                found.previous.as_ref().is_some_and(|previous| previous.known.status == Status::Active.word());
+            schedules::follow(found.id, program, !was_active);
+        }
+        Status::Paused | Status::Draft => schedules::rest(found.id),
     }
     automations::note_change();
-    // Whoever changes it may have mended it.
-    gates::forget_failures(id);
-    if previous.is_some() {
-        crate::runs::holds::drop_changed(id, &program.triggers);
+    // The person who changes it may have mended it.
+    gates::forget_failures(found.id);
+    if found.previous.is_some() {
+        crate::runs::holds::drop_changed(found.id, &program.triggers);
     }
-    let action = if previous.is_some() { "automation.redefined" } else { "automation.defined" };
-    let mut details = serde_json::json!({ "version": version, "status": status.word() });
+}
+
+fn audit(found: &ToSave, document: &Document, version: i32) {
+    let action = if found.previous.is_some() { "automation.redefined" } else { "automation.defined" };
+    let mut details = serde_json::json!({ "version": version, "status": found.status.word() });
     if let Some(tenant) = &document.tenant {
         details["tenant"] = tenant.as_str().into();
     }
-    log::audit_of(Some(owner), action, name, &details);
+    log::audit_of(Some(found.owner), action, &document.name, &details);
+}
+
+/// What the author should know about a definition that is saved all the same.
+fn about(document: &Document, program: &Program, writes: &[Write], owner: pg_sys::Oid) -> Vec<String> {
+    let name = document.name.as_str();
+    let mut notices = Vec::new();
     notices.extend(notices::missing_automations(name, program));
     notices.extend(webhooks::doubts(program, owner));
     notices.extend(notices::nearly_derived(program));
@@ -491,9 +560,7 @@ fn save(
     notices.extend(notices::closed_kinds(program, owner));
     notices.extend(program.triggers.iter().flat_map(check::kind_in_filter));
     notices.extend(cycles::warnings(name, program, writes));
-    cycles::remember(id, name, program, writes);
-    notices.dedup();
-    Ok(Defined { name: name.to_owned(), version, status: status.word().to_owned(), notices })
+    notices
 }
 
 /// Its triggers on the engine's own events.

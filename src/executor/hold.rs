@@ -338,38 +338,40 @@ fn expire(claimer: &mut Claimer, dwell: &Dwell, attempt: i16) -> Option<Outcome>
             Ok(reserved) => reserved,
             Err(refusal) => return Some(refused(claimer, &run, refusal)),
         };
-        let latest = dwell.heard.as_ref().unwrap_or(&dwell.event);
-        let verdict = {
-            let scope = run.scope_at(&version, latest, clock::engine_now().max(dwell.deadline));
-            let condition = version.program.condition.as_ref();
-            let budget = &mut Budget::default();
-            match armed_by(dwell) {
-                Ok(armed) => hold::expire(trigger, &armed, dwell.automation.active, condition, &scope, budget),
-                Err(error) => Expired::Drop(not_readable(error)),
-            }
-        };
-        Some(match verdict {
-            Expired::Drop(mut reason) => {
-                if reason.code == Code::HoldInactive {
-                    reason.found = "it was paused, or given to another role".to_owned();
+        Some(match broken(&run, &version, trigger, dwell) {
+            Some(reason) => Outcome::Ended(explained(&run, &reason)),
+            None => match reserved.enter(claimer, &run, &version) {
+                Ok(queues) => {
+                    let beginning = Beginning { active: true, queues };
+                    let order = (&dwell.event, &Start::default());
+                    first_walk(claimer, &run, &version, &dwell.event, order, beginning)
                 }
-                Outcome::Ended(explained(&run, &reason))
-            }
-            Expired::Fire | Expired::NotYet => match not_recorded(trigger, dwell) {
-                Some(reason) => Outcome::Ended(explained(&run, &reason)),
-                None => match reserved.enter(claimer, &run, &version) {
-                    Ok(queues) => {
-                        let beginning = Beginning { active: true, queues };
-                        let order = (&dwell.event, &Start::default());
-                        first_walk(claimer, &run, &version, &dwell.event, order, beginning)
-                    }
-                    // Too many executions, and somebody is changing the automation at this moment.
-                    Err(Refusal::Later) => refused(claimer, &run, Refusal::Hot),
-                    Err(refusal) => refused(claimer, &run, refusal),
-                },
+                // Too many executions, and another session is changing the automation at this moment.
+                Err(Refusal::Later) => refused(claimer, &run, Refusal::Hot),
+                Err(refusal) => refused(claimer, &run, refusal),
             },
         })
     })
+}
+
+/// Why the hold does not become a run now that its time is up; None if it does.
+fn broken(run: &Run, version: &Version, trigger: Option<&Trigger>, dwell: &Dwell) -> Option<Why> {
+    let latest = dwell.heard.as_ref().unwrap_or(&dwell.event);
+    let scope = run.scope_at(version, latest, clock::engine_now().max(dwell.deadline));
+    let condition = version.program.condition.as_ref();
+    let verdict = match armed_by(dwell) {
+        Ok(armed) => hold::expire(trigger, &armed, dwell.automation.active, condition, &scope, &mut Budget::default()),
+        Err(error) => Expired::Drop(not_readable(error)),
+    };
+    match verdict {
+        Expired::Drop(mut reason) => {
+            if reason.code == Code::HoldInactive {
+                reason.found = "it was paused, or given to another role".to_owned();
+            }
+            Some(reason)
+        }
+        Expired::Fire | Expired::NotYet => not_recorded(trigger, dwell),
+    }
 }
 
 /// Its kind was not watched all the time, so what was held may have been broken unseen.

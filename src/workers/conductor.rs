@@ -11,7 +11,7 @@ use pgrx::prelude::*;
 use super::courier_keeper::CourierKeeper;
 use super::freeze::{Freeze, Repeats};
 use super::pool::Pool;
-use super::txn::in_transaction;
+use super::txn::{Failure, in_transaction};
 use crate::pg::process;
 use crate::pg::report;
 use crate::pg::{clock, names, settings};
@@ -117,6 +117,27 @@ enum Next {
     Leave,
 }
 
+/// Why the conductor may have to look at the log and the timers.
+#[derive(Clone, Copy)]
+struct Signs {
+    /// A process has told of events.
+    hinted: bool,
+    /// It is time to compare counters and to hand in statistics.
+    heartbeat: bool,
+    /// Transactions have completed since the last look.
+    moved: bool,
+    /// A timer is due.
+    due: bool,
+    /// Another process has queued work for executors.
+    queued: bool,
+}
+
+impl Signs {
+    fn any(self) -> bool {
+        self.hinted || self.moved || self.due || self.queued
+    }
+}
+
 impl Conductor {
     fn new(database: pg_sys::Oid, slot: &'static DatabaseSlot) -> Self {
         slot.events_pending.store(true, Ordering::Release);
@@ -186,6 +207,17 @@ impl Conductor {
             std::thread::sleep(Duration::from_micros(rest as u64));
             return Next::Again;
         }
+        let signs = self.read_signs(now, passed);
+        if !signs.any() {
+            return self.rest(signs, now);
+        }
+        let outcome = self.route(signs, now, passed);
+        self.note_outcome(&outcome, now);
+        self.next(outcome, now)
+    }
+
+    /// Takes the hints of other processes in, and compares the counters once per heartbeat.
+    fn read_signs(&mut self, now: i64, passed: i64) -> Signs {
         let hinted = self.slot.events_pending.swap(false, Ordering::AcqRel);
         let heartbeat = passed - self.heartbeat_at >= HEARTBEAT.as_micros() as i64;
         if heartbeat {
@@ -199,19 +231,28 @@ impl Conductor {
         }
         let due = self.next_timer <= now;
         let queued = self.slot.work_queued.swap(false, Ordering::AcqRel);
-        if !hinted && !moved && !due && !queued {
-            if !self.slot.plan_timer(self.next_timer) {
-                return Next::Again;
-            }
-            if heartbeat {
-                process::report_statistics();
-            }
-            let pool_wait = self.attend_workers(now);
-            return Next::Wait(pool_wait.map_or(HEARTBEAT, |wait| wait.min(HEARTBEAT)).min(self.until_timer(now)));
+        Signs { hinted, heartbeat, moved, due, queued }
+    }
+
+    /// There is nothing to route: sees to the workers and waits.
+    fn rest(&mut self, signs: Signs, now: i64) -> Next {
+        if !self.slot.plan_timer(self.next_timer) {
+            return Next::Again;
         }
+        if signs.heartbeat {
+            process::report_statistics();
+        }
+        let pool_wait = self.attend_workers(now);
+        Next::Wait(pool_wait.map_or(HEARTBEAT, |wait| wait.min(HEARTBEAT)).min(self.until_timer(now)))
+    }
+
+    /// Routes a batch in a transaction of its own.
+    fn route(&mut self, signs: Signs, now: i64, passed: i64) -> Result<Look, Failure> {
+        let Signs { hinted, moved, due, queued, .. } = signs;
+        // A hint may have been lost with the process that should have given it.
+        let unhinted = moved && !hinted;
         self.completed = shmem::completed_transactions();
-        if (moved && !hinted) || passed >= self.all_timers_at {
-            // A hint may have been lost with the process that should have given it.
+        if unhinted || passed >= self.all_timers_at {
             self.all_timers_at = passed + ALL_TIMERS;
             self.timers_from = store::timers::EVER;
             self.courier.look_again();
@@ -219,23 +260,28 @@ impl Conductor {
         store::timers::look_from(self.timers_from);
         self.timer_found = None;
         let outcome = in_transaction(|| {
-            // A hint may have been lost; without one, work that others have queued is looked for as well.
-            if queued || (moved && !hinted) {
+            // Without a hint, work that other processes have queued is looked for as well.
+            if queued || unhinted {
                 self.serve_everybody(now);
             }
             self.look(hinted || due, moved || due, now)
         });
         self.looked_at = clock::passed();
-        match (&outcome, self.timer_found) {
+        outcome
+    }
+
+    /// From which timers and after which nap the next look begins.
+    fn note_outcome(&mut self, outcome: &Result<Look, Failure>, now: i64) {
+        match (outcome, self.timer_found) {
             (Ok(_), Some(next)) => self.timers_from = next.min(now),
             (Ok(_), None) => {}
-            // What it took is back.
+            // The timers that it took are back.
             (Err(_), _) => {
                 self.timers_from = store::timers::EVER;
                 self.next_timer = 0;
             }
         }
-        self.nap = match &outcome {
+        self.nap = match outcome {
             Ok(Look::Routed { more: false, dispatches, events, .. }) => next_nap(self.nap, *events, *dispatches),
             _ => 0,
         };
@@ -243,6 +289,9 @@ impl Conductor {
         if !matches!(outcome, Ok(Look::Frozen(_)) | Err(_)) {
             self.thaw();
         }
+    }
+
+    fn next(&mut self, outcome: Result<Look, Failure>, now: i64) -> Next {
         match outcome {
             Ok(Look::Gone) => Next::Leave,
             Ok(Look::Frozen(words)) => {

@@ -1,5 +1,5 @@
-//! The effects of performed steps on the database: one method for each. Which effects a step of a kind has, and with what
-//! values, is decided in `automation_core::steps`.
+//! The effects of performed steps on the database: one method for each. `automation_core::steps` decides which effects
+//! a step of a kind has, and with which values.
 #![allow(unsafe_code)]
 use automation_core::expr::{ExprError, Scope};
 use automation_core::machine::Machine;

@@ -65,7 +65,7 @@ pub fn closed_kinds(program: &Program, owner: pg_sys::Oid) -> Vec<String> {
         .collect()
 }
 
-/// Triggers on topics that look like the engine's own and are none.
+/// Triggers on topics that look like the engine's own but do not exist.
 pub fn never_told(program: &Program) -> Vec<String> {
     let told = || engine::topics();
     let topics = program.triggers.iter().flat_map(|trigger| &trigger.patterns);

@@ -1,4 +1,4 @@
-//! Decides which events reach which roles, with the privileges in the catalog and the rules in the core.
+//! Which events reach which roles. Has no rules of its own: privileges come from the catalog, rules from the core.
 //!
 //! Every process keeps the grants of the snapshot in which it last read them; they are read again only if a definition
 //! has changed since. Privileges of roles are read anew for each batch.
@@ -59,10 +59,10 @@ impl Roles<pg_sys::Oid> for Privileges {
 }
 
 impl Hearing {
-    /// May a role read an event in the log? As in the view automation.events: a change of a table by the rights on the table, and
-    /// never if the table's row security policies apply to the role; a change of a dropped table with the privileges of the
-    /// role that wrote it; a change of a kind without a table by the rights on the kind; an emitted event by the emitter's
-    /// grants; an event of the engine with the privileges of the automation's owner.
+    /// May a role read an event in the log? As in the view automation.events: a change of a table by the rights on the
+    /// table, and never if the table's row security policies apply to the role; a change of a dropped table with the
+    /// privileges of the role that wrote it; a change of a kind without a table by the rights on the kind; an emitted
+    /// event by the emitter's grants; an event of the engine with the privileges of the automation's owner.
     pub fn may_read(&self, role: pg_sys::Oid, event: &Event, privileges: &Privileges) -> bool {
         if let Some(relation) = event.relation {
             return match names::relation_name(relation) {

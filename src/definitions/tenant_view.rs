@@ -39,8 +39,8 @@ impl TenantColumns {
         Some((read(&event.prev).and_then(|prev| text_in(&prev, column)), event.tenant.clone()))
     }
 
-    /// A change as `viewer` sees it: a tenant, or None for automations and runs without a tenant. The event itself unless the
-    /// change moves an entity from one tenant to another. None if the viewer does not see it.
+    /// A change as `viewer` sees it: a tenant, or None for automations and runs without a tenant. The event itself
+    /// unless the change moves an entity from one tenant to another. None if the viewer does not see it.
     pub fn seen_by(&self, viewer: Option<&str>, event: &Rc<Event>) -> Option<Rc<Event>> {
         let Some((viewer, (from, to))) = viewer.and_then(|viewer| Some((viewer, self.move_of(event)?))) else {
             return Some(event.clone());

@@ -42,7 +42,7 @@ pub struct Turn {
     pub failed: usize,
     /// There may be more dispatches to execute at once.
     pub more: bool,
-    /// Some claimed dispatches must wait for runs that other executors execute.
+    /// Some claimed dispatches must wait for rows that other transactions have locked.
     pub blocked: bool,
     /// The dispatch, of a slow automation, that is to be executed alone next.
     pub alone: Option<i64>,
@@ -64,7 +64,7 @@ pub enum Work {
 }
 
 /// The outcome of one dispatch.
-// Nearly all of them end: a box for each would cost more than the room it saves.
+// Nearly all dispatches end a run: a box for each would cost more than the memory it saves.
 #[allow(clippy::large_enum_variant)]
 pub enum Outcome {
     /// The run has ended.
@@ -151,7 +151,7 @@ pub fn look_at_armed(claimer: &mut Claimer, armed: &[(i64, i32)]) -> Turn {
 /// The progress of a turn.
 #[derive(Default)]
 struct Batch {
-    /// Where the next window begins.
+    /// The id at which the next window begins.
     floor: i64,
     /// Ordering keys of claimed dispatches that must wait.
     blocked: HashSet<i64>,
@@ -304,7 +304,7 @@ impl Batch {
             || before.is_some() && claimer.behind.is_none()
             || window.woken.held.contains(&dispatch.run_id)
             || window.cancelled.undecided.contains(&dispatch.run_id)
-            // A session that cancels the run waits for its row.
+            // A session that cancels the run waits for the lock on its row.
             || claimer.is_worker && running::is_wanted(dispatch.run_id)
             || claimer.is_worker && running::is_wanted(running::all_of(dispatch.automation_id));
         let late =
@@ -319,7 +319,8 @@ impl Batch {
         true
     }
 
-    /// Ends the batch before a dispatch that is to have a transaction of its own, so that the runs locked with it do not wait for it.
+    /// Ends the batch before a dispatch that is to have a transaction of its own, so that the runs locked with it do
+    /// not wait for it.
     fn leave_rest(&mut self, claimed: &[Dispatch], from: i64) {
         self.turn.alone = self.done.is_empty().then_some(from);
         self.undone.extend(claimed.iter().map(|dispatch| dispatch.id).filter(|id| *id >= from));

@@ -89,8 +89,8 @@ impl Claimer {
         }
     }
 
-    /// Resets the floor if the batch of any claimer was rolled back since: a dispatch below the floor may not be done
-    /// after all.
+    /// Resets the floor if a batch of any claimer was rolled back, or dispatches were queued at lower places, since the
+    /// last call: a dispatch below the floor may not be done after all.
     pub(super) fn refresh(&mut self) {
         let returned = shared().claims_returned.load(Ordering::Acquire);
         if returned != self.returned {

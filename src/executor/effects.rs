@@ -20,7 +20,7 @@ use crate::runs::error::from_expression;
 use crate::runs::run::Run;
 use crate::runs::scope::RunScope;
 
-/// NOTIFY's own limit.
+/// Most bytes that NOTIFY accepts as a payload.
 const MAX_NOTIFY: usize = 7999;
 
 /// One step of a run while it is performed.

@@ -134,8 +134,8 @@ impl Hearing<'_> {
         }
     }
 
-    /// Did the event pass the gates before `hold_for`? If not, a skipped run records the refusal. None if a gate cannot
-    /// be decided now.
+    /// Did the event pass the gates before `hold_for`? If not, the refusal is added to the outcomes. None if a gate
+    /// cannot be decided now.
     fn fires(&mut self, event: &Event) -> Option<Fired> {
         if self.dispatch.reason != Reason::Hold {
             return Some(Fired::No);

@@ -46,7 +46,7 @@ pub struct Nudge {
     pub event: Option<Rc<Event>>,
 }
 
-/// The outcome of a run that has ended, with the runs that it leaves abandoned.
+/// The outcome of a run that has ended, with the runs and jobs that it waited for and leaves abandoned.
 pub fn conclude(machine: &mut Machine<'_>, mut ended: EndedRun) -> Outcome {
     ended.abandoned = machine.take_abandoned();
     Outcome::Ended(ended)
@@ -189,7 +189,7 @@ fn open_list(steps: &str) -> String {
 
 /// The result of evaluating waits.
 struct Looked {
-    /// One of them is over.
+    /// One of the waits is over.
     moved: bool,
     /// The waits that are not over, and why they were evaluated.
     in_vain: Vec<(i32, Reason)>,

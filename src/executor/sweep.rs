@@ -1,6 +1,6 @@
 //! The sweep: a second evaluation of a run that has waited for long. It should find nothing: every wait has its rows in
 //! the wake-index and its timers, and every event that could have ended it was routed. A wake-up that was lost all the
-//! same is repaired and counted.
+//! same is restored and counted.
 use std::collections::HashSet;
 
 use automation_core::machine::{Cause, Machine, Wait, WaitFor, Woke};

@@ -101,8 +101,8 @@ impl Walk<'_> {
                     let shown = Value::from_json(&error_json(&error, None)).unwrap_or_default();
                     let limit = left.filter(|left| step::limit_of(step).is_none_or(|own| *left <= own));
                     if error.sqlstate == "57014" && limit.is_some_and(|limit| clock::now() - wall >= limit * 1000) {
-                        // The time limit of the run was reached, not that of the step: no retry and no error handler is
-                        // tried.
+                        // The time limit of the run was reached, not that of the step: neither `retry` nor
+                        // `continue_on_error` of the step applies.
                         let (attempt, told) = (machine.attempt(thread), shown.to_json());
                         self.write(place, "failed", attempt, began, clock::engine_now(), None, Some(&told));
                         machine.give_up(StopStatus::Failed, "timed_out", too_late(&version.program));

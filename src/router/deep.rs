@@ -36,7 +36,7 @@ pub(super) struct Cut {
 
 impl Plan {
     /// Notes that an event was too deep in a chain for an automation. `trigger_no` is that of the trigger that fired;
-    /// None for a run that was ordered, which has its row in the history already.
+    /// None for a run that was ordered, whose row in the history the caller writes.
     pub(super) fn cut(&mut self, active: &Active, event: &Event, trigger_no: Option<i16>, called: bool) {
         let Some(cause) = event.cause_run.filter(|_| gucs::hot_flow() != HotFlow::Off) else { return };
         let same = self.cuts.iter().filter(|cut| cut.automation_id == active.automation_id);

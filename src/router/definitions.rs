@@ -180,7 +180,7 @@ impl Definitions {
         ears
     }
 
-    /// The sessions that are notified of events.
+    /// The subscriptions: which channels are notified of which topics.
     pub fn subscriptions(&self) -> &[Subscription] {
         &self.subscriptions
     }

@@ -62,7 +62,7 @@ impl Plan {
         if fired {
             self.holds.fired = true;
             let mut dispatch = self.dispatch(active, event, trigger_no as i16, Reason::Hold, None);
-            // It begins a hold and starts no run by itself.
+            // It may begin a hold, and starts no run by itself.
             dispatch.cause = dispatch.event.take();
             dispatch.topic = derived.cloned();
             dispatch.ordering_key = Some(ordering_key);

@@ -87,7 +87,7 @@ impl Known {
         Known { lanes: Lanes::new(priority, highest, given), floor: from, highest: None }
     }
 
-    /// Reads which dispatch of the queue is being executed.
+    /// Reads the lowest place in the queue: the turn that is being served.
     fn look(&mut self, owner: pg_sys::Oid, priority: i32) {
         let (_, to) = fairness::class(priority);
         let lowest = dispatches::lowest(owner, self.floor, to);

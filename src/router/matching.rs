@@ -26,7 +26,7 @@ use crate::store::stats::Counts;
 
 impl Plan {
     /// Asks every trigger on the event's topics: its own topic first, then those derived from it, in their order. A
-    /// trigger fires once at most for an event, on the first topic on which it is true.
+    /// trigger fires once at most for an event, on the first topic on which no check refuses it.
     pub(super) fn match_event(&mut self, definitions: &Definitions, event: &Event, derived: &[DerivedTopic]) {
         if event.relation.is_some() && event.tenant.as_deref().is_some_and(|tenant| !starts_runs(tenant)) {
             warn_of_reserved(event);

@@ -60,7 +60,8 @@ pub enum Routed {
     Events { events: usize, dispatches: usize, more: bool, owners: Vec<pg_sys::Oid> },
 }
 
-/// Routes up to `limit` committed events and, unless it is known that none is due, up to as many timers that are.
+/// Routes up to `limit` committed events and, if `with_timers`, up to as many due timers. The caller passes false if it
+/// knows that none is due.
 pub fn route(limit: i64, with_timers: bool) -> Routed {
     as_engine(|| {
         let Some(mut cursor) = cursor_store::take() else { return Routed::Busy };
@@ -96,10 +97,10 @@ pub fn route(limit: i64, with_timers: bool) -> Routed {
     })
 }
 
-/// Routes the events that the current transaction has written so far: drain() inside a transaction that is still open. Only
-/// this transaction sees these events and the dispatches made of them, so the router's cursor is not needed, and other
-/// sessions go on routing. The changed fields are recorded after the commit, by the router whose batch reaches these
-/// events: recording a field change locks its row, which must not stay locked while this transaction is open.
+/// Routes the events that the current transaction has written so far: drain() inside a transaction that is still open.
+/// Only this transaction sees these events and the dispatches made of them, so the router's cursor is not needed, and
+/// other sessions go on routing. The changed fields are recorded after the commit, by the router whose batch reaches
+/// these events: recording a field change locks its row, which must not stay locked while this transaction is open.
 pub fn route_own(above: i64) -> (usize, i64) {
     as_engine(|| {
         events::insert_buffered();
@@ -120,7 +121,7 @@ pub fn route_own(above: i64) -> (usize, i64) {
         route_events(&events, Timers::default());
         cursor_store::note_ahead(xid, last);
         // The dispatches inserted here have lower ids than those that other sessions insert before this transaction
-        // commits.
+        // commits, so the claimers must reset their floors at the commit.
         crate::signal::at_commit::return_claims_at_commit();
         (events.len(), last)
     })
@@ -136,8 +137,8 @@ pub fn run_timers(limit: i64) -> usize {
     })
 }
 
-/// Turns due timers into dispatches, but only timers of roles that the session can SET ROLE to, and without the router's
-/// cursor, so that another session can route meanwhile.
+/// Turns due timers into dispatches, but only timers of roles that the session can SET ROLE to, and without the
+/// router's cursor, so that another session can route meanwhile.
 pub fn run_own_timers(limit: i64) -> usize {
     as_engine(|| {
         let queued = due_timers(limit, Some(identity::outer_user()));

@@ -33,8 +33,8 @@ pub fn sweep(after: i64, limit: i64, begun_before: Micros) -> Swept {
             lanes::place(&mut queued);
             dispatches::insert(&queued);
             crate::signal::at_commit::work_at_commit(true);
-            // sweep() called by hand takes no router cursor: a conductor may queue dispatches with higher places and commit
-            // them before this transaction commits.
+            // sweep() called by hand takes no router cursor: a conductor may queue dispatches with higher places and
+            // commit them before this transaction commits.
             crate::signal::at_commit::return_claims_at_commit();
         }
         let mut owners: Vec<pg_sys::Oid> = found.iter().map(|waiter| waiter.owner).collect();

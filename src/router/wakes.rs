@@ -40,9 +40,9 @@ pub fn dispatch(waiter: Waiter, reason: Reason, cause: Option<(i64, Micros)>, no
     }
 }
 
-/// The timers that are due at `by`, as dispatches; all events committed before `by` are routed. Timers of holds are taken only
-/// if `held`. With `only_for`, only timers of roles that this role can SET ROLE to: a session with set_clock() must not fire
-/// timers of other roles by its own clock.
+/// The timers that are due at `by`, as dispatches; all events committed before `by` are routed. Timers of holds are
+/// taken only if `held`. With `only_for`, only timers of roles that this role can SET ROLE to: a session with
+/// set_clock() must not fire timers of other roles by its own clock.
 pub fn due_timers(limit: i64, by: Micros, held: bool, only_for: Option<pg_sys::Oid>) -> Vec<NewDispatch> {
     let now = clock::now();
     let reason = |kind: TimerKind| match kind {
@@ -176,7 +176,8 @@ fn keys_of(event: &Event, patterns: &[String]) -> Vec<Key> {
     keys
 }
 
-/// The keys of a topic in the wake-index. Topics have no entity: every wait for a topic is indexed under the empty id.
+/// The keys of a topic in the wake-index. Topics have no entity: waits for a topic are indexed without an id, and a key
+/// with any id finds them.
 fn topic_keys(subject: &str, patterns: &[String]) -> Vec<Key> {
     let key = |source: Source, kind: &str| Key { source, kind: kind.to_owned(), entity_id: Some(String::new()) };
     let matching = patterns.iter().filter(|pattern| hears(pattern, subject));

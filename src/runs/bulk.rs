@@ -79,7 +79,8 @@ pub fn put_an_end(mut job: Job, leave_open: bool) -> Result<bool, Refusal> {
     bulk::save(&mut job);
     nudge(job.waiter(), true);
     if !leave_open {
-        // Until this transaction ends no executor begins a row of the job or repeats its query: rows wait for this lock.
+        // Until this transaction ends no executor begins a row of the job or repeats its query: rows wait for this
+        // lock.
         key_lock::wait_for(Sort::Run, job.id);
         cancel_executing(job.id);
     }

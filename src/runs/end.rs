@@ -80,8 +80,8 @@ fn tell_waiting(ended: &[EndedRun]) {
 }
 
 /// Orders the call of the next run in the queue behind each run that has ended. The router finds that run when this
-/// transaction has committed: a run that joins the queue in another transaction may not be visible here, and does not see
-/// the end of the run before it either.
+/// transaction has committed: a run that joins the queue in another transaction may not be visible here, and does not
+/// see the end of the run before it either.
 fn call_next(ended: &[&EndedRun]) {
     versions::load(ended.iter().map(|run| run.version_id));
     let queues = |version: i32| versions::get(version).is_ok_and(|known| known.program.limits.mode == Mode::Queued);
@@ -150,7 +150,7 @@ fn add(counts: &mut Counts, run: &EndedRun) {
     }
 }
 
-/// Ends a live run that cannot be executed as failed, without regard to its waits.
+/// The row in the history of a live run that cannot be executed and ends as failed, without regard to its waits.
 pub fn give_up(live: LiveRun, reason: &'static str, error: &PgError) -> EndedRun {
     let run = of_live(&live);
     let steps = Some(live.steps.clone()).filter(|steps| steps != "[]");

@@ -11,8 +11,8 @@ use crate::pg::clock::{self, Micros};
 use crate::store::field_changes;
 use crate::store::kinds::{self, Kind};
 
-/// The earliest time since when a field is known to have its value; None if it is not known, and then the condition
-/// counts it as not lasting.
+/// The time since which a field is known to have its value (it may have had it for longer); None if that is not known,
+/// and then the condition treats the value as not having lasted.
 ///
 /// The changes recorded by the router are not all: a change may be committed, and so be visible in the state, before it
 /// is routed. So the log behind the cursor is read first, then the record; in the other order a change that is routed

@@ -1,4 +1,5 @@
-//! Ordering a run by hand or by a step: the order goes through the event log, and the run starts when the transaction has committed.
+//! Ordering a run by hand or by a step: the order goes through the event log, and the run starts when the transaction
+//! has committed.
 use automation_core::by_name::call;
 use automation_core::order::Start;
 

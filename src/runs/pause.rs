@@ -14,8 +14,8 @@ use crate::provenance;
 use crate::store::automations::{self, Automation};
 use crate::store::{gates, live, log, tenant_pauses};
 
-/// Takes the lock on the executions of an automation, or of a tenant if tenants are counted apart. The transaction that pauses
-/// the automation for the tenant holds that lock as well.
+/// Takes the lock on the executions of an automation, or of a tenant if tenants are counted apart. The transaction that
+/// pauses the automation for the tenant holds that lock as well.
 pub fn lock_executions(automation: i32, tenant: Option<&str>) -> bool {
     try_take(Sort::Executions, hash(&[&automation.to_string(), tenant.unwrap_or_default()]))
 }
@@ -65,7 +65,8 @@ pub fn tell(known: &Automation, from: Status, to: Status, action: &str) {
     match to {
         Status::Active => {
             gates::forget_failures(known.id);
-            // The person who activates the automation has seen the executions so far: they do not count any more.
+            // Activating the automation is a person's decision in view of the executions so far: they do not count any
+            // more.
             gates::forget_executions(known.id);
             go_on(known.id);
             // A version that cannot be read is left out by the router as well, which logs that.

@@ -46,8 +46,8 @@ impl<'a> RunScope<'a> {
         }
     }
 
-    /// An event as the run's tenant sees it; the event itself unless it moves an entity from one tenant to another. None if the
-    /// tenant does not see it.
+    /// An event as the run's tenant sees it; the event itself unless it moves an entity from one tenant to another.
+    /// None if the tenant does not see it.
     pub fn seen(&self, event: &Rc<Event>) -> Option<Rc<Event>> {
         self.columns.seen_by(self.tenant.as_deref(), event)
     }

@@ -6,7 +6,8 @@ use crate::pg::settings::{self, Pinned};
 use crate::pg::subtransaction::in_subtransaction;
 use crate::signal::running::Request;
 
-/// How long to wait for the row before the executor is interrupted again: a step may have caught the first interruption.
+/// How long to wait for the row before the executor is interrupted again: a step may have caught the first
+/// interruption.
 const AGAIN: &std::ffi::CStr = c"50ms";
 /// An executor whose step goes on for so long after it was interrupted is ended.
 const PATIENCE: Duration = Duration::from_secs(5);

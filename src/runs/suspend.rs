@@ -39,7 +39,7 @@ pub struct Suspension {
     pub cleared: Vec<(i64, i32)>,
     /// Waits to be evaluated once more after the commit.
     pub arm: Vec<(i64, i32)>,
-    /// Runs that no run waits for any more.
+    /// Runs and bulk jobs that no run waits for any more.
     pub abandoned: Vec<i64>,
     /// The row of a bulk job that the run is for.
     pub item: Option<JobItem>,
@@ -303,8 +303,8 @@ fn until(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunScope<'_>
     }
 }
 
-/// The name of an entity in the wake-index. None, which stands for all of its kind, if its events may have several names or the
-/// name is too long.
+/// The name of an entity in the wake-index. None, which stands for all of its kind, if its events may have several
+/// names or the name is too long.
 fn indexed(id: &OwnId) -> Option<String> {
     let key = wake_key(&id.text);
     (id.is_only && key.len() <= MAX_INDEXED).then(|| key.into_owned())

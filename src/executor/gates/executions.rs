@@ -31,7 +31,7 @@ pub struct Judged {
     tenant: Option<String>,
 }
 
-/// Can the execution exceed a limit?
+/// Can a limit of executions apply to this one?
 pub fn apply(program: &Program, event: &Event) -> bool {
     program.limits.max_executions.is_some()
         || match gucs::hot_flow() {

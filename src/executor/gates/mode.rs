@@ -126,7 +126,7 @@ pub fn may_move(claimer: &mut Claimer, live: &LiveRun, program: &Program) -> boo
     claimer.touched.insert((live.automation_id, key.clone()))
 }
 
-/// Is it the turn of a queued run?
+/// Has the turn of a queued run come?
 pub fn is_its_turn(live: &LiveRun) -> bool {
     let Some(key) = &live.mode_key else { return true };
     // Only the first run of the queue and a run that has begun matter.

@@ -1,6 +1,5 @@
-//! Delivering messages: what is made of a message before it is sent, how it is sent, what is recorded afterwards. The
-//! process that does it is `workers::courier`. Nothing here runs while a request is under way but threads that know nothing
-//! of Postgres.
+//! Delivering messages: makes a request from a message, sends it, and records the outcome. The process that does it is
+//! `workers::courier`. While a request is being sent, only threads that do not use Postgres work on it.
 mod outcome;
 mod prepare;
 mod senders;

@@ -1,4 +1,4 @@
-//! What is recorded of an attempt. What follows from it is decided in the core.
+//! Records the outcome of an attempt to deliver a message. The core decides the consequences (retry, defer, dead).
 use automation_core::delivery::{Attempt, Next, Outcome as Verdict, backoff_from_json};
 use egress::Outcome;
 
@@ -12,7 +12,7 @@ use crate::store::{endpoints, log};
 pub struct Record {
     pub message: Message,
     verdict: Verdict,
-    /// It was not even tried, and never can be.
+    /// The request was not made, and never can be.
     hopeless: bool,
     status: Option<i32>,
     error: Option<String>,
@@ -65,7 +65,7 @@ impl Record {
         Record { message, verdict, hopeless, status, error, body, started_at: now, ended_at: now }
     }
 
-    /// The same without what the receiver said, should that be what cannot be stored.
+    /// The same record without the receiver's answer, in case the answer is the part that cannot be stored.
     pub fn without_body(mut self) -> Self {
         self.body = None;
         self
@@ -93,12 +93,12 @@ impl Record {
     }
 }
 
-/// What a receiver said, as text that can be stored.
+/// The body of a receiver's answer as text that can be stored.
 fn readable(body: &[u8]) -> Option<String> {
     (!body.is_empty()).then(|| String::from_utf8_lossy(body).replace('\0', "\u{fffd}"))
 }
 
-/// Records an attempt. What is not ours any more is left alone.
+/// Records an attempt. A message that this courier has not claimed any more is left alone.
 pub fn record(record: &Record, now: Micros) {
     let message = &record.message;
     let account = Account {
@@ -136,7 +136,7 @@ pub fn record(record: &Record, now: Micros) {
     }
 }
 
-/// Records that whatever the last courier had in hand was interrupted.
+/// Records as interrupted the messages that the previous courier had claimed when it ended.
 pub fn record_interrupted(now: Micros) {
     for message in deliveries::interrupted() {
         record(&Record::of_interruption(message, now), now);

@@ -1,4 +1,5 @@
-//! From a message to a request: rules of its owner, secrets, signature. Inside the transaction that claims it.
+//! Makes the request of a message: checks the rules of its owner, fills in secrets, signs. Inside the transaction that
+//! claims the message.
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +12,18 @@ use crate::pg::clock::{Micros, POSTGRES_EPOCH};
 use crate::store::deliveries::Message;
 use crate::store::{egress_rules, secrets};
 
-/// Why a message is not sent now.
+/// The reason why a message is not sent now.
 pub enum NotReady {
-    /// The rules do not let it out.
+    /// The egress rules of the owner do not allow it.
     Blocked(String),
-    /// It must be signed, or carry a secret, and cannot; nobody is to blame but whoever keeps the secrets.
+    /// It must be signed, or carry a secret, and the secret cannot be had; only the keeper of the secrets can change
+    /// that.
     NoSecret(String),
-    /// It will never be a request.
+    /// No request can ever be made of it.
     Hopeless(String),
 }
 
-/// The rules of the owners in a batch, each read once.
+/// The egress rules of the owners in a batch, each read once.
 #[derive(Default)]
 pub struct Policies(HashMap<u32, Arc<Policy>>);
 
@@ -29,7 +31,7 @@ impl Policies {
     fn of(&mut self, owner: pg_sys::Oid, surroundings: &Surroundings) -> Arc<Policy> {
         let policy = self.0.entry(owner.to_u32()).or_insert_with(|| {
             let rules = egress_rules::of(owner).into_iter().filter_map(|rule| {
-                // A rule that cannot be read opens nothing.
+                // A rule that cannot be read allows nothing.
                 let cidr = match rule.cidr {
                     Some(text) => Some(text.parse().ok()?),
                     None => None,
@@ -47,7 +49,7 @@ impl Policies {
     }
 }
 
-/// Makes the request of a message. The time and the signature are new each time, the id is not.
+/// Makes the request of a message. The time and the signature are new in each attempt, the id is not.
 pub fn prepare(
     message: &Message,
     surroundings: &Surroundings,
@@ -120,7 +122,7 @@ fn written_headers(
             }
             _ => return Err(broken()),
         };
-        // The value may be a secret: the message must not show it.
+        // The value may be a secret: the error message must not show it.
         check_header(&name, &value).map_err(|error| NotReady::Hopeless(format!("header \"{name}\": {error}")))?;
         headers.push((name, value));
     }
@@ -132,7 +134,7 @@ struct Opened {
     previous: Option<Vec<u8>>,
 }
 
-/// The keys that sign: the one that is valid, and for a while the one before. Their values are noted in `secrets`.
+/// The keys that sign: the valid one, and for a while the previous one. Their values are noted in `secrets`.
 fn keys(
     owner: pg_sys::Oid,
     name: &str,
@@ -160,7 +162,7 @@ fn opened(owner: pg_sys::Oid, name: &str, target: &Target, now: Micros) -> Resul
             .map_err(|error| NotReady::NoSecret(format!("not sent: {}", error.message())))
     };
     let value = open(&sealed.value)?;
-    // The one before may be from before a change of the key file; the one that is valid suffices.
+    // The previous value may have been sealed before a change of the key file; the valid one suffices.
     let previous = sealed.previous.and_then(|sealed| open(&sealed).ok());
     Ok(Opened { value, previous })
 }

@@ -1,5 +1,5 @@
-//! Requests under way, each in a thread of its own. Answers come back through a channel; one byte in a socket wakes the
-//! courier, who waits for that and for its latch alike.
+//! Requests that are being sent, each in a thread of its own. Answers come back through a channel; one byte in a socket
+//! wakes the courier, which waits for that socket and for its latch.
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -12,7 +12,7 @@ use egress::{Network, Outcome, Request, send};
 use crate::pg::clock::{self, Micros};
 use crate::pg::threads;
 
-/// What became of a request.
+/// The outcome of a request.
 pub struct Answer {
     pub id: i64,
     pub attempt: i32,
@@ -23,7 +23,7 @@ pub struct Answer {
 
 pub struct Senders {
     answers: Receiver<Answer>,
-    /// Kept, so that the channel stays open.
+    /// Kept so that the channel stays open.
     answer: Sender<Answer>,
     bell: UnixStream,
     ring: Arc<UnixStream>,
@@ -33,13 +33,13 @@ impl Senders {
     pub fn new() -> std::io::Result<Self> {
         let (bell, ring) = UnixStream::pair()?;
         bell.set_nonblocking(true)?;
-        // A full socket rings just as well.
+        // A full socket wakes the courier just as well.
         ring.set_nonblocking(true)?;
         let (answer, answers) = channel();
         Ok(Senders { answers, answer, bell, ring: Arc::new(ring) })
     }
 
-    /// Readable when answers have come.
+    /// The descriptor that is readable when answers have come.
     pub fn bell(&self) -> i32 {
         self.bell.as_raw_fd()
     }
@@ -51,7 +51,7 @@ impl Senders {
         let started = threads::spawn("sender", move || {
             let outcome = catch_unwind(AssertUnwindSafe(|| send(&request, &network)))
                 .unwrap_or_else(|_| Outcome::Unknown("automation_engine bug: a sender failed".to_owned()));
-            // Nobody listens any more when the process is about to end.
+            // The receiving end is gone when the process is about to end.
             let _ = answer.send(Answer { id, attempt, outcome, started_at, ended_at: wall_clock() });
             let _ = (&*ring).write(&[1]);
         });
@@ -62,7 +62,7 @@ impl Senders {
         }
     }
 
-    /// The answers that have come since the last look.
+    /// The answers that have come since the last call.
     pub fn answers(&self) -> Vec<Answer> {
         let mut rung = [0; 256];
         while matches!((&self.bell).read(&mut rung), Ok(read) if read > 0) {}
@@ -70,7 +70,7 @@ impl Senders {
     }
 }
 
-/// The time without asking Postgres, whom only the main thread may ask.
+/// The time without a call into Postgres, which is allowed only in the main thread.
 fn wall_clock() -> Micros {
     let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     unix.map_or(0, |time| time.as_micros() as i64) - clock::POSTGRES_EPOCH

@@ -1,4 +1,4 @@
-//! What the settings say about leaving the database; read again when they change.
+//! The settings that govern requests to the outside; read again when they change.
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::pg::listen;
 use crate::pg::report;
 
 pub struct Surroundings {
-    /// None if TLS cannot be set up at all; then nothing is sent.
+    /// None if TLS cannot be set up at all; then no request is sent.
     pub network: Option<Network>,
     pub allow_plain: bool,
     pub strict_signing: bool,
     pub ports: Vec<u16>,
-    /// Where this server itself listens.
+    /// The addresses on which this server itself listens.
     pub own: Vec<SocketAddr>,
 }
 
@@ -35,7 +35,7 @@ fn network() -> Option<Network> {
     let more = gucs::http_ca_file().and_then(|path| match std::fs::read(&path) {
         Ok(pem) => Some(pem),
         Err(error) => {
-            // Receivers under these authorities are then not believed, and their messages wait.
+            // Receivers under these authorities are then not trusted, and their messages wait.
             report::warning(format!(
                 "automation_engine courier: could not read automation_engine.http_ca_file \"{path}\": {error}"
             ));
@@ -55,8 +55,8 @@ fn network() -> Option<Network> {
     }
 }
 
-/// The addresses of `listen_addresses`. A name that stands there may be any address of this machine: asking the name
-/// service for it would keep the courier waiting.
+/// The addresses of `listen_addresses`. A host name in it may be any address of this machine: asking the name service
+/// for it would keep the courier waiting.
 fn own(listen_addresses: &str, port: u16) -> Vec<SocketAddr> {
     let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
     let listens =

@@ -1,5 +1,6 @@
-//! The warning, when an automation is defined, that it can start itself: through tables that its statements write, what they
-//! derive, topics that it publishes, automations that it runs. What functions and triggers write is not seen.
+//! Warns, when an automation is defined, that it can start itself: through tables that its statements write, events
+//! derived from those, topics that it publishes, or automations that it runs. Writes by functions and triggers are not
+//! seen.
 use std::collections::HashMap;
 
 use automation_core::cycles::{self, Made, Node};
@@ -13,7 +14,7 @@ use crate::pg::identity;
 use crate::pg::writes::Write;
 use crate::store::{effects, kinds};
 
-/// What to do about a loop.
+/// The hint for a warning about a loop.
 pub const HINT: &str = "Make sure that a filter or a condition ends it; a chain of runs that does not end is cut off.";
 
 /// The warnings about an automation that is about to be saved. Automations that the caller may not see are left out.
@@ -41,7 +42,7 @@ pub fn warnings(name: &str, program: &Program, writes: &[Write]) -> Vec<String> 
     cycles::loop_through(name, &nodes).map(|way| cycles::warning(&way)).into_iter().collect()
 }
 
-/// Remembers what an automation makes, for the warnings about others.
+/// Stores the events that an automation makes and the tables it writes, for the warnings about other automations.
 pub fn remember(automation: i32, name: &str, program: &Program, writes: &[Write]) {
     let node = Node::of(name, program);
     if node.makes.is_empty() && writes.is_empty() {
@@ -67,7 +68,7 @@ fn read(stored: &Json) -> Vec<Write> {
     stored.as_array().into_iter().flatten().filter_map(one).collect()
 }
 
-/// What is watched, and what is derived from it.
+/// The watched kinds, and the rules that derive events from them.
 struct World {
     kinds: HashMap<pg_sys::Oid, String>,
     derivers: std::rc::Rc<Derivers>,
@@ -79,7 +80,7 @@ impl World {
         World { kinds: watched.collect(), derivers: derived::current() }
     }
 
-    /// The events that writes make. Those of a partition are those of its table.
+    /// The events that writes make. A write to a partition makes the events of its table.
     fn made_by(&self, writes: &[Write]) -> Vec<Made> {
         let mut made = Vec::new();
         for write in writes {

@@ -1,4 +1,4 @@
-//! Defining automations: read, check completely, save if it changed.
+//! `define()`: reads a document, checks it completely, and saves it if it changed.
 #![allow(unsafe_code)]
 pub mod cycles;
 mod notices;
@@ -35,7 +35,7 @@ use crate::store::kinds::{self, Kind};
 use crate::store::log;
 use crate::{capture, gucs};
 
-/// What define() answers.
+/// The result of define().
 pub struct Defined {
     pub name: String,
     pub version: i32,
@@ -93,7 +93,7 @@ fn finding(name: &str, problem: Problem) -> Finding {
         (path, inner) if inner.starts_with('[') => format!("{path}{inner}"),
         (path, inner) => format!("{path}.{inner}"),
     };
-    // Deep inside a document, the line and the caret alone do not say where.
+    // Deep inside a document, the line and the caret alone do not show the position.
     let error = if inner.is_empty() { error } else { error.detail_also(format!("It is at {path}.")) };
     Finding { path, error }
 }
@@ -116,7 +116,7 @@ pub fn recorded_shape(kind: &Kind) -> Option<TableShape> {
     Some(shape)
 }
 
-/// Kinds, columns and names in expressions, against what is watched now.
+/// Checks kinds, columns and names in expressions against the kinds that are watched now.
 fn names_problems(document: &Document, program: &Program) -> Vec<Problem> {
     let all = kinds::all();
     let known: Vec<KnownKind> =
@@ -169,7 +169,7 @@ fn names_problems(document: &Document, program: &Program) -> Vec<Problem> {
         }
         shapes.push(row);
     }
-    // With one kind of row behind every trigger, the steps can be checked against it.
+    // If all triggers are about the same kind of row, the steps can be checked against it.
     let row = match shapes.first() {
         Some(first)
             if shapes.iter().all(|shape| shape.as_ref().map(|s| &s.name) == first.as_ref().map(|s| &s.name)) =>
@@ -201,7 +201,7 @@ fn names_problems(document: &Document, program: &Program) -> Vec<Problem> {
     problems
 }
 
-/// What stands at a path such as `steps[0].lanes[1].until`.
+/// The value at a path such as `steps[0].lanes[1].until`.
 fn at_path<'a>(document: &'a serde_json::Value, path: &str) -> Option<&'a serde_json::Value> {
     path.split(['.', '[']).try_fold(document, |found, part| match part.strip_suffix(']') {
         Some(index) => found.get(index.parse::<usize>().ok()?),
@@ -209,7 +209,7 @@ fn at_path<'a>(document: &'a serde_json::Value, path: &str) -> Option<&'a serde_
     })
 }
 
-/// The names in the expressions of a step.
+/// Checks the names in the expressions of a step.
 fn step_names(document: &serde_json::Value, step: &Step, names: &Names, problems: &mut Vec<Problem>) {
     let own = step.condition.iter().map(|condition| ("condition".to_owned(), Checked::Condition(condition)));
     for (field, checked) in own.chain(step.action.expressions()) {
@@ -252,7 +252,7 @@ fn no_column(column: &str, shape: &TableShape, path: &str, place: &str) -> Probl
     Problem { path: path.to_owned(), place: place.to_owned(), text: None, error }
 }
 
-/// Prepares every statement as the owner would, with the search path of this session, and notes what it writes.
+/// Prepares every statement as the owner would, with the search path of this session, and notes the tables it writes.
 fn statements(document: &Document, program: &Program, owner: pg_sys::Oid, writes: &mut Vec<Write>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for step in &program.steps {
@@ -278,8 +278,8 @@ fn statements(document: &Document, program: &Program, owner: pg_sys::Oid, writes
                 Touch::Topic(field, topic) if topic.is_constant() => {
                     topics::check_published(topic.text()).err().map(|error| (field, error.place(&place(field))))
                 }
-                // A topic that is computed is checked when the run gets there; a missing automation is a notice; the names
-                // in a message are looked up by `webhooks`.
+                // A computed topic is checked when the run gets there; a missing automation is a notice; the names in a
+                // message are looked up by `webhooks`.
                 Touch::Topic(..) | Touch::State(_) | Touch::Automation(_) | Touch::Message(_) => None,
             };
             let path = |field| format!("{}.{field}", step.path);
@@ -289,13 +289,13 @@ fn statements(document: &Document, program: &Program, owner: pg_sys::Oid, writes
     findings
 }
 
-/// Why a statement cannot be prepared, with the place in the text that its author wrote.
+/// The error for a statement that cannot be prepared, with the position in the text that its author wrote.
 fn refused(place: &str, template: &SqlTemplate, error: PgError) -> EngineError {
     let at = error.position.map(|position| template.map_position(position));
     EngineError::statement(place, template.text(), &in_users_words(template, error), at)
 }
 
-/// The parser knows the expressions as $1, $2; their author does not.
+/// Replaces $1, $2 in an error of the parser by the expressions that the author wrote.
 fn in_users_words(template: &SqlTemplate, mut error: PgError) -> PgError {
     for (i, expr) in template.params().iter().enumerate() {
         let (ours, theirs) = (format!("\"${}\"", i + 1), format!("\"{{{{{}}}}}\"", expr.text()));
@@ -339,7 +339,7 @@ fn prepare(owner: pg_sys::Oid, sql: &str, parameters: usize) -> Result<Vec<Write
     })
 }
 
-/// Who an automation belongs to: the caller, or a role the caller could become.
+/// The owner of an automation: the caller, or a role that the caller can become.
 pub fn resolve_owner(run_as: Option<&str>) -> EngineResult<pg_sys::Oid> {
     let caller = identity::current_user();
     let owner = match run_as {
@@ -360,12 +360,12 @@ pub fn resolve_owner(run_as: Option<&str>) -> EngineResult<pg_sys::Oid> {
     Ok(owner)
 }
 
-/// Saves a document under its name. A no-op if nothing changed.
+/// Saves a document under its name. Does nothing if it has not changed.
 pub fn define(mut json: serde_json::Value, run_as: Option<&str>, status: Option<&str>) -> EngineResult<Defined> {
     let take = |json: &mut serde_json::Value, field: &str| {
         json.as_object_mut().and_then(|fields| fields.remove(field)).and_then(|value| value.as_str().map(str::to_owned))
     };
-    // A document from an application may carry both itself.
+    // A document from an application may name its owner and its status itself.
     let (inner_owner, inner_status) = (take(&mut json, "run_as"), take(&mut json, "status"));
     let status = match status.map(str::to_owned).or(inner_status).as_deref() {
         None => None,
@@ -533,7 +533,7 @@ fn follow(found: &ToSave, program: &Program) {
         Status::Paused | Status::Draft => schedules::rest(found.id),
     }
     automations::note_change();
-    // The person who changes it may have mended it.
+    // The change may have repaired the automation: its failures do not count any more.
     gates::forget_failures(found.id);
     if found.previous.is_some() {
         crate::runs::holds::drop_changed(found.id, &program.triggers);
@@ -563,7 +563,7 @@ fn about(document: &Document, program: &Program, writes: &[Write], owner: pg_sys
     notices
 }
 
-/// Its triggers on the engine's own events.
+/// The topics of engine events that the automation's triggers listen to.
 fn listened_to(program: &Program) -> Vec<String> {
     let patterns = program.triggers.iter().flat_map(|trigger| trigger.patterns.iter());
     patterns.filter(|pattern| Wanted::by([pattern]).any()).cloned().collect()

@@ -11,8 +11,8 @@ use crate::definitions::hearing;
 use crate::pg::{identity, names};
 use crate::store::{automations, kinds};
 
-/// One notice for each `run` step whose automation does not exist or is not visible to the author. The automation may be
-/// defined later.
+/// One notice for each `run` step whose automation does not exist or is not visible to the author. The automation may
+/// be defined later.
 pub fn missing_automations(own: &str, program: &Program) -> Vec<String> {
     let mut missing = Vec::new();
     for step in &program.steps {
@@ -29,16 +29,16 @@ pub fn missing_automations(own: &str, program: &Program) -> Vec<String> {
     missing
 }
 
-/// Is there an automation of that name that runs of this tenant can start? An automation without a tenant has runs of all
-/// tenants, which can start the automation of any tenant.
+/// Is there an automation of that name that runs of this tenant can start? An automation without a tenant has runs of
+/// all tenants, which can start the automation of any tenant.
 fn may_be_run(name: &str, tenant: Option<&str>) -> bool {
     let user = identity::current_user();
     let mut known = automations::of_name(name).into_iter().filter(|found| identity::has_role(user, found.owner));
     known.any(|found| tenant.is_none() || found.tenant.is_none() || found.tenant.as_deref() == tenant)
 }
 
-/// Triggers on a topic that no rule of derive_event() produces, although a rule produces a topic of a similar name. A notice
-/// only: emit() may publish on the topic later.
+/// Triggers on a topic that no rule of derive_event() produces, although a rule produces a topic of a similar name. A
+/// notice only: emit() may publish on the topic later.
 pub fn nearly_derived(program: &Program) -> Vec<String> {
     let derivers = crate::definitions::derived::current();
     let triggers = program.triggers.iter().filter(|trigger| trigger.kind.is_none() && trigger.on == On::Event);
@@ -65,7 +65,7 @@ pub fn closed_kinds(program: &Program, owner: pg_sys::Oid) -> Vec<String> {
         .collect()
 }
 
-/// Triggers on topics that look like the engine's own and are none.
+/// Triggers on topics that look like the engine's own but do not exist.
 pub fn never_told(program: &Program) -> Vec<String> {
     let told = || engine::topics();
     let topics = program.triggers.iter().flat_map(|trigger| &trigger.patterns);

@@ -1,4 +1,4 @@
-//! What an automation may be defined on: tables that its owner may read.
+//! Checks that an automation is defined on tables that its owner may read.
 use automation_core::definition::Document;
 use automation_core::program::Program;
 use pgrx::pg_sys;
@@ -9,7 +9,7 @@ use crate::error::EngineError;
 use crate::pg::identity;
 use crate::store::kinds;
 
-/// Triggers on tables that the owner may not read: a run would tell the owner which rows change.
+/// Errors for triggers on tables that the owner may not read: a run would tell the owner which rows change.
 pub fn closed_tables(document: &Document, program: &Program, owner: pg_sys::Oid) -> Vec<Finding> {
     let mut findings = Vec::new();
     for trigger in &program.triggers {

@@ -1,5 +1,5 @@
-//! What can be said about a webhook step when it is saved: whether the names it uses are there, and whether its messages
-//! would be let out.
+//! Checks webhook steps when an automation is saved: whether the names they use exist, and whether egress rules would
+//! let their messages out.
 use automation_core::program::{Program, Step};
 use automation_core::steps::Touch;
 use automation_core::suggest::nearest;
@@ -58,7 +58,7 @@ pub fn unknown_names(automation: &str, program: &Program, owner: pg_sys::Oid) ->
     findings
 }
 
-/// What may keep messages from being sent. It may be put right later, so it is no error.
+/// Reasons why messages may not be sent. They may be removed later, so they are no errors.
 pub fn doubts(program: &Program, owner: pg_sys::Oid) -> Vec<String> {
     let mut doubts = Vec::new();
     if webhooks(program).next().is_none() {

@@ -1,4 +1,4 @@
-//! From the name that a call gives to the automation it means. Automations of roles whose rights the caller lacks do not exist
+//! Finds the automation that the name in a call means. Automations of roles whose rights the caller lacks do not exist
 //! for the caller: they neither answer to a name nor make it ambiguous.
 use automation_core::by_name::{Asker, Meant, call, meant, told};
 
@@ -17,7 +17,7 @@ pub struct Named<'a> {
     pub tenant: Option<&'a str>,
 }
 
-/// The call of a function for an automation, as a HINT shows it: with its tenant where the name alone would not do.
+/// The call of a function for an automation, as a HINT shows it: with its tenant if the name alone is ambiguous.
 pub fn typed(function: &str, name: &str, tenant: Option<&str>) -> String {
     let tenant = Some(tenant.unwrap_or_default()).filter(|_| visible(name).len() > 1);
     call(function, name, tenant)
@@ -30,7 +30,7 @@ fn visible(name: &str) -> Vec<Automation> {
 }
 
 impl Named<'_> {
-    /// The automation that is meant.
+    /// The automation that the name means; an error if there is none.
     pub fn find(&self) -> EngineResult<Automation> {
         self.found()?.ok_or_else(|| self.unknown())
     }
@@ -40,7 +40,7 @@ impl Named<'_> {
         self.found_for_tenant()?.ok_or_else(|| self.unknown())
     }
 
-    /// The same; None if there is neither of the two.
+    /// Like `find_for_tenant`, but None if there is neither of the two.
     pub fn found_for_tenant(&self) -> EngineResult<Option<Automation>> {
         match self.found()? {
             Some(found) => Ok(Some(found)),
@@ -48,7 +48,7 @@ impl Named<'_> {
         }
     }
 
-    /// The automation that is meant, None if there is none; an error if the name means several.
+    /// The automation that the name means, None if there is none; an error if the name means several.
     pub fn found(&self) -> EngineResult<Option<Automation>> {
         let mut known = visible(self.name);
         let tenants: Vec<Option<&str>> = known.iter().map(|known| known.tenant.as_deref()).collect();

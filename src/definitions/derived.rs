@@ -1,5 +1,5 @@
-//! The topics that changes have beside their own. Every process keeps the rules of the snapshot that it last asked in; they
-//! are read again only if some definition has changed since.
+//! The topics that rules derive for changes, beside their own topic. Every process keeps the rules of the snapshot in
+//! which it last read them; they are read again only if a definition has changed since.
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -17,10 +17,10 @@ use crate::store::automations;
 use crate::store::derived_events::{self, StoredRule};
 use crate::store::log::{self, Entry};
 
-/// A rule that fails is told of so often at most.
+/// At most one log entry per rule that fails is written in this time.
 const TELL_EVERY: Micros = 60_000_000;
 
-/// So long a rule rests that took more time than its creator had left.
+/// How long a rule rests that took more time than its creator had left.
 const REST: Micros = 60_000_000;
 
 /// A topic that a change has beside its own.
@@ -38,16 +38,16 @@ pub type Topics = HashMap<i64, Vec<DerivedTopic>>;
 #[derive(Default)]
 pub struct Derivers {
     by_kind: HashMap<String, Vec<Deriver>>,
-    /// The role that made each of them, in the same order.
+    /// The role that made each rule, in the same order.
     makers: HashMap<String, Vec<pg_sys::Oid>>,
 }
 
-/// The rules, and the state of the definitions of which they are.
+/// The rules, and the fingerprint of the definitions with which they were read.
 type Known = (Option<(i64, i64)>, Rc<Derivers>);
 
 thread_local! {
     static CURRENT: RefCell<Known> = RefCell::new((None, Rc::default()));
-    /// When it was last told of a rule that fails.
+    /// When the last log entry about a failing rule was written, by kind and name.
     static TOLD: RefCell<HashMap<(String, String), Micros>> = RefCell::new(HashMap::new());
 }
 
@@ -65,12 +65,12 @@ fn is_resting(event: &Event, rule: &Deriver, now: Micros) -> bool {
     })
 }
 
-/// The rules as this snapshot has them.
+/// The rules as this snapshot shows them.
 pub fn current() -> Rc<Derivers> {
     at(automations::fingerprint())
 }
 
-/// The rules of a state of the definitions.
+/// The rules for a fingerprint of the definitions.
 pub fn at(fingerprint: (i64, i64)) -> Rc<Derivers> {
     CURRENT.with(|current| {
         let mut current = current.borrow_mut();
@@ -110,7 +110,7 @@ fn may_read(event: &Event, role: pg_sys::Oid) -> bool {
 
 impl Derivers {
     fn derive(&self, event: &Event, now: Micros) -> Derived<'_> {
-        // All of a table being gone is the change of no entity.
+        // TRUNCATE is not the change of an entity.
         let changes = matches!(event.op, Op::Created | Op::Updated | Op::Deleted);
         let kind = event.kind.as_deref().filter(|_| changes && !self.by_kind.is_empty());
         match kind.and_then(|kind| self.by_kind.get(kind)) {
@@ -119,7 +119,7 @@ impl Derivers {
         }
     }
 
-    /// The topics of a batch. Rules that cannot be worked out are passed over, and it is told of them.
+    /// The derived topics of a batch. Rules that cannot be evaluated are passed over and logged.
     pub fn of_events(&self, events: &[Event], now: Micros) -> Topics {
         let mut topics = Topics::new();
         if self.by_kind.is_empty() {
@@ -150,8 +150,7 @@ impl Derivers {
             .collect()
     }
 
-    /// An event as a pattern hears it: on its own topic, and on each derived one that the pattern selects and `may` lets
-    /// through.
+    /// The event on each topic that a pattern selects: its own topic, and each derived one for which `may` is true.
     pub fn heard(&self, pattern: &str, event: &Rc<Event>, may: impl Fn(&DerivedTopic) -> bool) -> Vec<Rc<Event>> {
         let own = hears(pattern, &event.topic()).then(|| event.clone());
         let derived = self.with_makers(event, self.derive(event, clock::now()));
@@ -179,7 +178,8 @@ impl Derivers {
         self.makers.get(kind)?.get(place).copied()
     }
 
-    /// A rule took long. If its creator has no time left, the rule rests: the process that routes serves all roles.
+    /// Charges a slow rule to its creator. If the creator has no time left, the rule rests: the process that routes
+    /// serves all roles.
     fn spend(&self, event: &Event, rule: &str, micros: u64, now: Micros) {
         let key = (event.kind.clone().unwrap_or_default(), rule.to_owned());
         if self.maker_of(&key.0, rule).is_some_and(|maker| !allowance::spend(maker, micros)) {
@@ -205,7 +205,8 @@ impl Derivers {
         }
         log::warning(&Entry {
             code: "derived_event_error",
-            // The error may repeat values of the row: without the right to read the table, it is for superusers.
+            // The error may repeat values of the row: if the creator may not read the table, only superusers see the
+            // entry.
             owner: self.maker_of(&key.0, rule).filter(|maker| may_read(event, *maker)),
             event_id: Some(event.id),
             message: &format!("derived event \"{rule}\" of kind \"{}\" could not be worked out and is skipped", key.0),

@@ -1,7 +1,7 @@
-//! Which events reach which roles. Decides nothing by itself: asks the catalog for privileges and the core for the rules.
+//! Which events reach which roles. Has no rules of its own: privileges come from the catalog, rules from the core.
 //!
-//! Every process keeps the grants of the snapshot that it last asked in; they are read again only if some definition has
-//! changed since. Privileges of roles are asked anew for each batch.
+//! Every process keeps the grants of the snapshot in which it last read them; they are read again only if a definition
+//! has changed since. Privileges of roles are read anew for each batch.
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -22,17 +22,17 @@ pub struct Hearing {
     kinds: HashMap<String, pg_sys::Oid>,
 }
 
-/// The grants, and the state of the definitions of which they are.
+/// The grants, and the fingerprint of the definitions with which they were read.
 type Known = (Option<(i64, i64)>, Rc<Hearing>);
 
 thread_local!(static CURRENT: RefCell<Known> = RefCell::new((None, Rc::default())));
 
-/// The grants as this snapshot has them.
+/// The grants as this snapshot shows them.
 pub fn current() -> Rc<Hearing> {
     at(automations::fingerprint())
 }
 
-/// The grants of a state of the definitions.
+/// The grants for a fingerprint of the definitions.
 pub fn at(fingerprint: (i64, i64)) -> Rc<Hearing> {
     CURRENT.with(|current| {
         let mut current = current.borrow_mut();
@@ -44,7 +44,7 @@ pub fn at(fingerprint: (i64, i64)) -> Rc<Hearing> {
     })
 }
 
-/// Which roles have the privileges of which, remembered for as long as a batch is worked on.
+/// Whether one role has the privileges of another, cached for one batch.
 #[derive(Default)]
 pub struct Privileges(RefCell<HashMap<(pg_sys::Oid, pg_sys::Oid), bool>>);
 
@@ -59,15 +59,15 @@ impl Roles<pg_sys::Oid> for Privileges {
 }
 
 impl Hearing {
-    /// May a role read an event in the log? As in the view automation.events: a change of a table by the rights on the table, and
-    /// never if the table's row security policies apply to the role; a change of a dropped table with the privileges of the
-    /// role that wrote it; a change of a kind without a table by the rights on the kind; an emitted event by the emitter's
-    /// grants; an event of the engine with the privileges of the automation's owner.
+    /// May a role read an event in the log? As in the view automation.events: a change of a table by the rights on the
+    /// table, and never if the table's row security policies apply to the role; a change of a dropped table with the
+    /// privileges of the role that wrote it; a change of a kind without a table by the rights on the kind; an emitted
+    /// event by the emitter's grants; an event of the engine with the privileges of the automation's owner.
     pub fn may_read(&self, role: pg_sys::Oid, event: &Event, privileges: &Privileges) -> bool {
         if let Some(relation) = event.relation {
             return match names::relation_name(relation) {
                 Some(_) => identity::may_read(relation, role) && !identity::sees_some_rows_only(relation, role),
-                // The table is gone, and its rights with it.
+                // The table was dropped, and its rights with it.
                 None => privileges.has(role, event.role),
             };
         }
@@ -84,17 +84,18 @@ impl Hearing {
         }
     }
 
-    /// Is a subscriber told that there was an event? A superuser's reaches all, as it reaches all automations; a notification
-    /// holds nothing of it.
+    /// Is a subscriber notified of an event? An event of a superuser reaches all subscribers, as it reaches all
+    /// automations; a notification contains no values of the event.
     pub fn is_told(&self, role: pg_sys::Oid, event: &Event, privileges: &Privileges) -> bool {
         self.may_read(role, event, privileges) || is_superusers(event)
     }
 
-    /// Does an automation of `owner` hear an event on its own topic? Of a table's event it is not asked here whether the owner
-    /// may read the table.
+    /// Does an automation of `owner` hear an event on its own topic? For a change of a table, the right of the owner to
+    /// read the table is not checked here.
     pub fn hears(&self, owner: pg_sys::Oid, event: &Event, topic: &str, privileges: &Privileges) -> bool {
         match event.op {
-            // A superuser could start every automation by hand, so its events do. Reading the log is another matter.
+            // A superuser could start every automation by hand, so its events reach all of them. Reading the log needs
+            // rights all the same.
             Op::Emitted if !event.is_engines() => {
                 self.grants.hears(owner, event.role, topic, privileges) || is_superusers(event)
             }
@@ -136,7 +137,7 @@ fn may_use_kind(right: Right, role: pg_sys::Oid, kind: &Kind) -> bool {
     kind.owner == role || identity::has_role(role, kind.owner) || current().may_use(right, role, kind)
 }
 
-/// Refuses the current user what the owner of a kind without a table has not granted.
+/// An error if the owner of a kind without a table has not granted the current user this right.
 pub fn check_kind(right: Right, kind: &Kind) -> EngineResult<()> {
     let user = identity::current_user();
     if may_use_kind(right, user, kind) {

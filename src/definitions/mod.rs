@@ -1,5 +1,6 @@
-//! Known of automations in every process: compiled versions, the topics of an event and the roles that hear them, the values that
-//! expressions see of an event, the automation that a name means. Read from tables, and read again when a definition changes.
+//! Knowledge about automations in every process: compiled versions, the topics of an event and the roles that hear
+//! them, the values that expressions see of an event, the automation that a name means. Read from tables, and read
+//! again when a definition changes.
 pub mod allowance;
 pub mod by_name;
 pub mod derived;

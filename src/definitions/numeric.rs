@@ -1,4 +1,5 @@
-//! Is an event what a trigger is about, where that depends on what a number was before it could not be worked out?
+//! Evaluates `on_numeric` triggers whose last known value was NULL or an error, using the remembered side of the
+//! threshold.
 use automation_core::expr::{Budget, Scope};
 use automation_core::gate::Code;
 use automation_core::gate::change::{self, Occurrence};
@@ -6,8 +7,9 @@ use automation_core::program::Trigger;
 
 use crate::store::numeric_memory;
 
-/// As the core says it, with what is remembered of the number; what has to be remembered after it is written down. `key`
-/// tells entities apart. The events of one entity must come in their order. All of it has one budget.
+/// Asks the core whether the event fires the trigger, passing the stored side of the threshold, and stores the new
+/// side. `key` tells entities apart. The events of one entity must come in their order. All evaluations share one
+/// budget.
 pub fn config(
     automation: i32,
     trigger: &Trigger,

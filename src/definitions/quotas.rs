@@ -1,4 +1,5 @@
-//! What one role may have of something that costs all of them. The settings are those of the session that asks for more.
+//! Quotas: how many automations and subscriptions one role may have, because they cost all roles. The settings are
+//! those of the session that asks for one more.
 use pgrx::pg_sys;
 
 use crate::error::{EngineError, EngineResult};
@@ -7,7 +8,8 @@ use crate::pg::key_lock::{Sort, wait_for};
 use crate::pg::names;
 use crate::store::{automations, subscriptions};
 
-/// Refuses one automation more than an owner may have. Sessions that define at the same time may exceed it together.
+/// Refuses one automation more than an owner may have. Sessions that define automations at the same time may together
+/// exceed the quota.
 pub fn room_for_automation(owner: pg_sys::Oid) -> EngineResult<()> {
     let Some(most) = gucs::max_automations_per_role() else { return Ok(()) };
     refuse_over("automations", owner, automations::owned_by(owner), most, "automation_engine.max_automations_per_role")
@@ -16,7 +18,7 @@ pub fn room_for_automation(owner: pg_sys::Oid) -> EngineResult<()> {
 /// Refuses one subscription more than a role may have.
 pub fn room_for_subscription(role: pg_sys::Oid, pattern: &str, channel: &str) -> EngineResult<()> {
     let Some(most) = gucs::max_subscriptions_per_role() else { return Ok(()) };
-    // Sessions of one role come one after the other: none can see what another has not committed.
+    // Sessions of one role subscribe one after the other: none could see the uncommitted subscriptions of another.
     wait_for(Sort::Subscriptions, i64::from(role.to_u32()));
     let has = subscriptions::others(role, pattern, channel);
     refuse_over("subscriptions", role, has, most, "automation_engine.max_subscriptions_per_role")

@@ -1,6 +1,6 @@
-//! Keeping the schedules in step with the definitions, in the transaction that changes a definition: so they cannot differ
-//! once it has committed, and a schedule counts from the moment at which its author said so. An automation that stops
-//! being active otherwise, because the engine pauses it, has its schedules put to rest when their next tick comes.
+//! Keeps the rows of schedules in step with the definitions, in the transaction that changes a definition: so the two
+//! cannot differ once it has committed, and a schedule counts from the moment at which its author defined it. If the
+//! engine pauses an automation, its schedules are put to rest when their next tick is due.
 use automation_core::program::Program;
 
 use crate::definitions::scope::{instant, micros};
@@ -8,8 +8,8 @@ use crate::pg::clock;
 use crate::signal::at_commit;
 use crate::store::schedules;
 
-/// The automation is active and this is what it does. `anew`: it was not active before, and what it would have fired
-/// meanwhile does not count. A schedule whose times are the same goes on where it was.
+/// Sets the schedules of an active automation going. `anew`: it was not active before, and ticks that would have fired
+/// meanwhile do not count. A schedule whose timetable is the same goes on where it was.
 pub fn follow(automation: i32, program: &Program, anew: bool) {
     let known = schedules::of_automation(automation);
     let now = clock::engine_now();
@@ -33,7 +33,7 @@ pub fn follow(automation: i32, program: &Program, anew: bool) {
     }
 }
 
-/// The automation is not active any more.
+/// Puts the schedules of an automation that is not active any more to rest.
 pub fn rest(automation: i32) {
     for going in schedules::of_automation(automation).iter().filter(|found| found.is_going) {
         schedules::rest(going.id, "the automation is not active");

@@ -1,4 +1,4 @@
-//! What expressions see of an event.
+//! The scope in which expressions over an event are evaluated.
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
@@ -19,15 +19,15 @@ pub fn micros(at: Timestamp) -> Micros {
     at.0.saturating_sub(POSTGRES_EPOCH)
 }
 
-/// The roots that come from the event alone. What an expression does not ask for is not worked out.
+/// The roots that come from the event alone. A value is computed only when an expression asks for it.
 pub struct EventScope<'a> {
     event: &'a Event,
-    /// The derived topic on which it is heard, if that is not its own.
+    /// The derived topic on which the event is heard, if that is not its own.
     topic: Option<&'a str>,
     now: Timestamp,
     /// The row after the change.
     next: Image<'a>,
-    /// The row before it; of an update only the fields that changed.
+    /// The row before the change; of an update only the fields that changed.
     prev: Image<'a>,
     payload: Image<'a>,
     old: OnceCell<Result<Value, Unreadable>>,
@@ -61,7 +61,8 @@ impl<'a> EventScope<'a> {
         self.event
     }
 
-    /// Whether there are rows; what orders a run to start is nobody's business.
+    /// Has the event images of rows? In an order to start a run, `next` is the order itself, which expressions do not
+    /// see.
     fn has_rows(&self) -> bool {
         self.event.op != Op::Started
     }
@@ -137,7 +138,7 @@ impl<'a> EventScope<'a> {
     }
 }
 
-/// A result that is kept and shown to each that asks.
+/// Lends a result that is computed once.
 fn shared(kept: &Result<Value, Unreadable>) -> Result<&Value, Unreadable> {
     kept.as_ref().map_err(|error| *error)
 }
@@ -162,7 +163,7 @@ const ENVELOPE: [&str; 16] = [
     "occurred_at",
 ];
 
-/// The row before an update: the row after it, with the old values of what changed.
+/// The row before an update: the row after it, with the old values of the changed fields.
 pub fn overlay(whole: &Value, fields: &Value) -> Value {
     let (Value::Object(whole), Value::Object(fields)) = (whole, fields) else { return whole.clone() };
     let merged = whole.iter().map(|(name, value)| (name.clone(), fields.get(name).unwrap_or(value).clone())).collect();

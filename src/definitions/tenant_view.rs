@@ -1,5 +1,5 @@
-//! Changes and entities as a tenant sees them. The log has one event for each change; a change that moves an entity from one
-//! tenant to another is shown to each of them as a deletion or a creation of its own.
+//! Changes and entities as a tenant sees them. The log has one event for each change; a change that moves an entity
+//! from one tenant to another is shown to each of them as a deletion or a creation of its own.
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -39,8 +39,8 @@ impl TenantColumns {
         Some((read(&event.prev).and_then(|prev| text_in(&prev, column)), event.tenant.clone()))
     }
 
-    /// A change as `viewer` sees it: a tenant, or None for automations and runs without a tenant. The event itself unless the
-    /// change moves an entity from one tenant to another. None if the viewer does not see it.
+    /// A change as `viewer` sees it: a tenant, or None for automations and runs without a tenant. The event itself
+    /// unless the change moves an entity from one tenant to another. None if the viewer does not see it.
     pub fn seen_by(&self, viewer: Option<&str>, event: &Rc<Event>) -> Option<Rc<Event>> {
         let Some((viewer, (from, to))) = viewer.and_then(|viewer| Some((viewer, self.move_of(event)?))) else {
             return Some(event.clone());
@@ -53,7 +53,7 @@ impl TenantColumns {
         }
     }
 
-    /// An event that was made up, with the tenant that its new values say, if it moves an entity from one tenant to another.
+    /// A made-up event with the tenant of its new values, if it moves an entity from one tenant to another.
     pub fn of_new_values(&self, event: Rc<Event>) -> Rc<Event> {
         let Some(column) = self.moved_by(&event) else { return event };
         let next = event.next.as_deref().and_then(|text| Value::from_json(text).ok()).unwrap_or_default();
@@ -69,7 +69,7 @@ impl TenantColumns {
     /// May a run of a tenant, or of none, see the state of an entity?
     pub fn may_see(&self, viewer: Option<&str>, kind: &str, state: &Value) -> bool {
         let Some(column) = self.of_kind(Some(kind).filter(|_| viewer.is_some())) else { return true };
-        // Without the column, which was renamed or dropped, it cannot be told whose the row is.
+        // Without the column, which was renamed or dropped, the tenant of the row is unknown.
         let is_there = matches!(state, Value::Null) || state.get(column).is_some();
         is_there && may_see_entity(viewer, text_in(state, column).as_deref())
     }
@@ -91,7 +91,7 @@ fn left(event: &Event, from: Option<String>) -> Event {
     Event { op: Op::Deleted, topic: None, changed: Vec::new(), prev, next: None, tenant: from, ..event.clone() }
 }
 
-/// Tenants of the engine's own are for nobody else.
+/// Refuses an invalid name of a tenant, and names that are reserved for the engine.
 pub fn check_tenant(tenant: Option<&str>) -> EngineResult<()> {
     match tenant {
         Some(tenant) if tenant.is_empty() || tenant.starts_with('_') => {
@@ -104,7 +104,8 @@ pub fn check_tenant(tenant: Option<&str>) -> EngineResult<()> {
     }
 }
 
-/// An automation sees its own tenant's events; one without a tenant sees all but those of reserved tenants.
+/// Does an automation see an event? It sees the events of its own tenant; without a tenant, all but those of reserved
+/// tenants.
 pub fn tenant_matches(wanted: Option<&str>, event: &Event) -> bool {
     match (wanted, &event.tenant) {
         (Some(wanted), Some(tenant)) => wanted == tenant,

@@ -1,11 +1,11 @@
-//! Which topics may be published by hand.
+//! Checks the topics that users publish on.
 use automation_core::topic::canonical;
 
 use crate::error::{EngineError, EngineResult};
 use crate::store::kinds;
 
-/// A topic for emit() or a publish step: well formed, not one of the engine's, not one that only a real change of a
-/// watched entity may have.
+/// Checks a topic for emit() or a publish step: well formed, not one of the engine's, and not one that is reserved for
+/// real changes of a watched entity.
 pub fn check_published(topic: &str) -> EngineResult<()> {
     let malformed = topic.is_empty()
         || topic.len() > 1000

@@ -11,7 +11,7 @@ use crate::pg::server_text;
 use crate::pg::statement::Statement;
 use crate::store::automations;
 
-/// Most versions kept.
+/// Most versions that a process keeps.
 const CAPACITY: usize = 1000;
 
 /// A version ready to run.
@@ -52,7 +52,7 @@ pub fn load(ids: impl Iterator<Item = i32>) {
     });
 }
 
-/// A version that `load` was asked for.
+/// A version; an error unless `load` was called for it and found it.
 pub fn get(id: i32) -> Result<Rc<Version>, String> {
     VERSIONS.with(|versions| {
         versions.borrow().get(&id).cloned().unwrap_or_else(|| Err(format!("version {id} does not exist")))

@@ -1,4 +1,5 @@
-//! One batch: claim, run each, write history, delete, all in one transaction.
+//! One batch of an executor: claims dispatches, executes each, writes the history and deletes the dispatches, all in
+//! one transaction.
 use super::claimer::Claimer;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -31,27 +32,27 @@ use crate::store::log::{self, Entry};
 
 /// A batch is committed early once it has taken this long, so that no run waits long for another's commit.
 const TIME_SLICE: Micros = 20_000;
-/// A dispatch that was being run, alone, when the server crashed this often is not tried again.
+/// A dispatch that was being executed, alone, when the server crashed this often is not tried again.
 pub const MAX_CRASHES: i16 = 2;
 
-/// What a turn did.
+/// The result of one turn of a claimer.
 #[derive(Clone, Debug, Default)]
 pub struct Turn {
     pub runs: usize,
     pub failed: usize,
-    /// There may be more to do at once.
+    /// There may be more dispatches to execute at once.
     pub more: bool,
-    /// Some claimed work must wait for runs that others have in hand.
+    /// Some claimed dispatches must wait for rows that other transactions have locked.
     pub blocked: bool,
-    /// This dispatch, of a slow automation, is to be run alone next.
+    /// The dispatch, of a slow automation, that is to be executed alone next.
     pub alone: Option<i64>,
-    /// How many runs the transaction has moved.
+    /// How many runs the transaction has ended or suspended.
     pub moved: usize,
     /// The run whose work the transaction commits, if it is the only one.
     pub only_run: Option<Task>,
 }
 
-/// What a turn takes on.
+/// The dispatches that a turn may claim.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
     /// Up to so many, from the head of the queue.
@@ -62,29 +63,29 @@ pub enum Work {
     Only(i64),
 }
 
-/// What came of one dispatch.
-// Nearly all of them end: a box for each would cost more than the room it saves.
+/// The outcome of one dispatch.
+// Nearly all dispatches end a run: a box for each would cost more than the memory it saves.
 #[allow(clippy::large_enum_variant)]
 pub enum Outcome {
     /// The run has ended.
     Ended(EndedRun),
     /// The run waits, for the first time or again.
     Suspended(Box<Suspension>),
-    /// Nothing moved.
+    /// The run did not move.
     Stays,
 }
 
-/// How many windows of the queue a turn looks through for work that need not wait.
+/// How many windows of the queue a turn searches for dispatches that need not wait.
 const WINDOWS: usize = 20;
 
-/// Claims dispatches and runs them.
+/// Claims dispatches and executes them.
 pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
     claimer.refresh();
     claimer.begin();
     let mut batch = Batch { floor: claimer.floor, ..Default::default() };
     for window in 0..WINDOWS {
-        // Behind a window in which everything waits a small batch looks further ahead, or a few dispatches that wait would
-        // hide the rest of the queue from it.
+        // Behind a window in which all dispatches wait, a small batch reads further ahead; otherwise a few waiting
+        // dispatches would hide the rest of the queue from it.
         let wide =
             |limit: i64| if claimer.is_worker { (limit << window).min(gucs::batch_size()).max(limit) } else { limit };
         let (claimed, most, limit) = match work {
@@ -105,7 +106,7 @@ pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
         if !batch.done.is_empty() || stop {
             break;
         }
-        // Everything so far waits for what others have in hand; behind it there may be work that need not.
+        // All dispatches so far wait for rows that other transactions have locked; those behind them may not have to.
     }
     failpoint("ran");
     batch.write(claimer);
@@ -114,8 +115,8 @@ pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
     batch.turn
 }
 
-/// Looks once more at waits that this claimer has armed, in a snapshot taken after the commit that armed them. What
-/// cannot be looked at now keeps its timer, and the conductor sees to it.
+/// Evaluates once more the waits that this claimer has armed, in a snapshot taken after the commit that armed them. A
+/// wait that cannot be evaluated now keeps its timer, with which the conductor queues it again.
 pub fn look_at_armed(claimer: &mut Claimer, armed: &[(i64, i32)]) -> Turn {
     let mut batch = Batch::default();
     claimer.begin();
@@ -132,7 +133,8 @@ pub fn look_at_armed(claimer: &mut Claimer, armed: &[(i64, i32)]) -> Turn {
             continue;
         }
         if claimer.is_worker {
-            // Elsewhere the transaction that armed them is still open, and the timer sees to them after its commit.
+            // In a session that drives the queue by hand the transaction that armed the waits is still open, and their
+            // timers wake them after its commit.
             batch.disarmed.extend(armed.iter().filter(|(run, _)| *run == live.id));
         }
         versions::load(std::iter::once(live.version_id));
@@ -146,36 +148,36 @@ pub fn look_at_armed(claimer: &mut Claimer, armed: &[(i64, i32)]) -> Turn {
     batch.turn
 }
 
-/// What a turn has done so far.
+/// The progress of a turn.
 #[derive(Default)]
 struct Batch {
-    /// Where the next window begins.
+    /// The id at which the next window begins.
     floor: i64,
-    /// Ordering keys of what must wait itself.
+    /// Ordering keys of claimed dispatches that must wait.
     blocked: HashSet<i64>,
-    /// By ordering key, the dispatches that others hold.
+    /// By ordering key, the dispatches that other executors have locked.
     held: HashMap<i64, Vec<i64>>,
     ended: Vec<EndedRun>,
     suspended: Vec<Suspension>,
-    /// Waits that were looked at after the commit that armed them.
+    /// Waits that were evaluated once more after the commit that armed them.
     disarmed: Vec<(i64, i32)>,
     done: Vec<i64>,
     undone: Vec<i64>,
     turn: Turn,
-    /// A run has failed: the next one is not begun before its automation's breaker has heard of it.
+    /// A run has failed: the next one is not begun before the failure is counted by its automation's circuit breaker.
     failed: bool,
 }
 
-/// What a batch needs to know of the runs it wakes.
+/// The runs that a window of dispatches wakes.
 struct Woken {
     runs: HashMap<i64, LiveRun>,
-    /// Others move them at the moment.
+    /// Runs that other transactions have locked.
     held: HashSet<i64>,
     nudges: HashMap<i64, Vec<Nudge>>,
 }
 
 impl Woken {
-    /// One wake of a run waits: all the wakes of a run are looked at together, so they wait together.
+    /// One wake-up of a run must wait: all wake-ups of a run are evaluated together, so they wait together.
     fn hold_back(&mut self, run: i64) {
         if let Some(run) = self.runs.remove(&run) {
             self.held.insert(run.id);
@@ -202,12 +204,12 @@ impl Woken {
     }
 }
 
-/// A window of the queue: dispatches that were claimed together, and what is known of them.
+/// A window of the queue: dispatches that were claimed together, with their events and runs.
 struct Window {
     events: HashMap<i64, Rc<Event>>,
     woken: Woken,
     cancelled: Cancelled,
-    /// Dispatches that other executors try alone.
+    /// Dispatches that other executors execute alone.
     tried: Vec<i64>,
     columns: TenantColumns,
     begun: Micros,
@@ -233,7 +235,7 @@ impl Window {
         }
     }
 
-    /// An event as the automation of a dispatch sees it.
+    /// The event as the automation of a dispatch sees it.
     fn seen(&self, dispatch: &Dispatch, event: i64) -> Option<Rc<Event>> {
         self.events.get(&event).map(|event| as_seen(&self.columns, dispatch, event))
     }
@@ -249,7 +251,8 @@ fn takes_long(claimer: &Claimer, dispatch: &Dispatch) -> bool {
 }
 
 impl Batch {
-    /// Runs dispatches that are claimed. If these are more than the batch may run, the first that need not wait is to be run alone.
+    /// Executes claimed dispatches. If they are more than the batch may execute, the first that need not wait is left
+    /// to be executed alone.
     fn run(&mut self, claimer: &mut Claimer, claimed: &[Dispatch], too_many: bool) {
         let (Some(first), Some(last)) = (claimed.first(), claimed.last()) else { return };
         claimer.head = Some(first.id);
@@ -281,7 +284,7 @@ impl Batch {
         }
     }
 
-    /// Dispatches that other executors hold stand before later ones with the same key.
+    /// Notes the dispatches that other executors have locked: later ones with the same ordering key wait behind them.
     fn note_passed_over(&mut self, claimer: &Claimer, claimed: &[Dispatch], last: i64) {
         let ids: Vec<i64> = claimed.iter().map(|dispatch| dispatch.id).collect();
         for (id, key) in dispatches::passed_over(claimer.owner, self.floor, last, &ids) {
@@ -293,7 +296,7 @@ impl Batch {
         self.floor = last + 1;
     }
 
-    /// Is the dispatch to stay queued? Then later ones with the same key wait behind it.
+    /// Must the dispatch stay queued? Then later ones with the same ordering key wait behind it.
     fn must_wait(&mut self, claimer: &mut Claimer, dispatch: &Dispatch, window: &Window) -> bool {
         let before = dispatch.ordering_key.and_then(|key| self.held.get(&key));
         claimer.behind = before.and_then(|before| restart::only_before(claimer, dispatch, before));
@@ -301,7 +304,7 @@ impl Batch {
             || before.is_some() && claimer.behind.is_none()
             || window.woken.held.contains(&dispatch.run_id)
             || window.cancelled.undecided.contains(&dispatch.run_id)
-            // A session that cancels the run waits for its row.
+            // A session that cancels the run waits for the lock on its row.
             || claimer.is_worker && running::is_wanted(dispatch.run_id)
             || claimer.is_worker && running::is_wanted(running::all_of(dispatch.automation_id));
         let late =
@@ -316,14 +319,15 @@ impl Batch {
         true
     }
 
-    /// Ends the batch before a dispatch that is to have a transaction of its own, so that the runs locked with it do not wait for it.
+    /// Ends the batch before a dispatch that is to have a transaction of its own, so that the runs locked with it do
+    /// not wait for it.
     fn leave_rest(&mut self, claimed: &[Dispatch], from: i64) {
         self.turn.alone = self.done.is_empty().then_some(from);
         self.undone.extend(claimed.iter().map(|dispatch| dispatch.id).filter(|id| *id >= from));
         self.turn.more = true;
     }
 
-    /// Does the work of a dispatch. False if some of it must be done later.
+    /// Executes a dispatch. False if a part of its work must be done later.
     fn perform(&mut self, claimer: &mut Claimer, dispatch: &Dispatch, window: &mut Window) -> bool {
         if dispatch.reason.holds() {
             let event = dispatch.cause.and_then(|(id, _)| window.seen(dispatch, id));
@@ -332,7 +336,7 @@ impl Batch {
             return settled;
         }
         let outcome = match dispatch.reason {
-            // The first look at a job sees all that the other orders to tend it in this batch are about.
+            // The first time that a job is tended covers the other orders to tend it in this batch.
             Reason::Bulk if !window.tended.insert(dispatch.run_id) => Outcome::Stays,
             Reason::Bulk => tend(claimer, dispatch),
             Reason::Manual if window.cancelled.runs.contains(&dispatch.run_id) => {
@@ -390,7 +394,7 @@ fn read_events(claimed: &[Dispatch]) -> HashMap<i64, Rc<Event>> {
     events::many(&ids, from, to).into_iter().map(|event| (event.id, Rc::new(event))).collect()
 }
 
-/// The event as the automation's tenant sees it, on the topic on which it is heard.
+/// The event as the automation's tenant sees it, on the topic that the trigger listens to.
 fn as_seen(columns: &TenantColumns, dispatch: &Dispatch, event: &Rc<Event>) -> Rc<Event> {
     let version = versions::get(dispatch.version_id).ok();
     let viewer = version.as_ref().and_then(|version| version.program.tenant.as_deref());
@@ -407,7 +411,7 @@ fn start(claimer: &mut Claimer, dispatch: &Dispatch, event: Option<&Event>) -> O
         let error = Some(error_json(&error, None));
         return Outcome::Ended(EndedRun { error, ..run.ended(Ending::Failed, Some("event_missing")) });
     };
-    // The attempt about to be made is counted already.
+    // The attempt about to be made is included in the count.
     if dispatch.attempt > MAX_CRASHES {
         let error = crashed(dispatch);
         dead_letter(dispatch, claimer.owner, "crashed_server", &error);
@@ -417,7 +421,7 @@ fn start(claimer: &mut Claimer, dispatch: &Dispatch, event: Option<&Event>) -> O
     begin::start(claimer, run, dispatch.active, event)
 }
 
-/// Tends a bulk job. What it begins comes through the queue like everything else.
+/// Tends a bulk job. The runs that it begins come through the queue like all others.
 fn tend(claimer: &mut Claimer, dispatch: &Dispatch) -> Outcome {
     if dispatch.attempt > MAX_CRASHES {
         let error = crashed(dispatch);
@@ -429,7 +433,7 @@ fn tend(claimer: &mut Claimer, dispatch: &Dispatch) -> Outcome {
     Outcome::Stays
 }
 
-/// Wakes a run; the first of its wakes in a batch stands for all of them.
+/// Wakes a run; the first of its wake-ups in a batch stands for all of them.
 fn wake(claimer: &mut Claimer, dispatch: &Dispatch, woken: &mut Woken) -> Outcome {
     let Some(live) = woken.runs.remove(&dispatch.run_id) else { return Outcome::Stays };
     if dispatch.attempt > MAX_CRASHES {
@@ -461,8 +465,8 @@ pub fn dead_letter(dispatch: &Dispatch, owner: pg_sys::Oid, reason: &'static str
     log::dead_letter(&entry, &error_json(error, None));
 }
 
-/// Records that a run failed at commit (a deferred constraint, say), or cannot be tried again, after its own transaction was
-/// rolled back.
+/// Records that a run failed at commit (because of a deferred constraint, for example), or cannot be tried again, after
+/// its own transaction was rolled back.
 pub fn fail(claimer: &mut Claimer, dispatch_id: i64, reason: &'static str, error: &PgError) {
     batch_state::begin();
     let Some(dispatch) = dispatches::one(claimer.owner, dispatch_id) else { return };
@@ -485,7 +489,7 @@ pub fn fail(claimer: &mut Claimer, dispatch_id: i64, reason: &'static str, error
     } else {
         let run = live::lock(&[dispatch.run_id]).into_iter().next();
         if run.is_none() && !live::existing(&[dispatch.run_id]).is_empty() {
-            // Others move it at the moment. It may succeed there, and if not, this wake is still to come.
+            // Another transaction has locked the run. The run may succeed there; if not, this wake-up is still queued.
             return;
         }
         run.map(|live| give_up(live, reason, error))

@@ -1,4 +1,4 @@
-//! Values as parameters of a statement: the text that the parameter's own type reads.
+//! Values as parameters of a statement: the text form that the parameter's type reads.
 #![allow(unsafe_code)]
 use automation_core::value::Value;
 use pgrx::pg_sys;
@@ -8,8 +8,9 @@ use crate::pg::parameter_types::OwnType;
 use crate::pg::server_text;
 use crate::pg::statement::Parameter;
 
-/// The types of `value` where its place in a statement asks for none. A whole number and one with a fraction choose the same
-/// operator, or a division would depend on which of them the value happens to be. Null fits any place.
+/// The types of `value` where its position in a statement requires none. A whole number and a number with a fraction
+/// choose the same operator; otherwise a division would depend on which of them the value happens to be. Null fits any
+/// position.
 pub fn own_type(value: &Value) -> OwnType {
     use pg_sys::{
         BOOLOID, DATEOID, FLOAT8OID, INT4OID, INT8OID, INTERVALOID, JSONBOID, NUMERICOID, TEXTOID, TIMESTAMPTZOID,

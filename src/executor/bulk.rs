@@ -1,8 +1,9 @@
-//! Tending a bulk job: its query is run once, its rows are begun slice by slice, its end is told once.
+//! Tends a bulk job: runs its query once, begins its rows slice by slice, and reports its end once.
 //!
 //! A row is begun by an order in the log, like a run that is started by hand, so that everything that holds for runs
-//! holds for rows: batches, order within an entity, crashes, the rights of the owner. Orders, and how far the job is,
-//! commit together. Whoever tends a job holds its row; another who comes meanwhile leaves it queued.
+//! holds for rows: batches, order within an entity, crashes, the rights of the owner. The orders and the progress of
+//! the job commit together. The executor that tends a job holds the lock on the job's row; another executor that finds
+//! it locked leaves its order queued.
 use crate::runs::in_hand;
 use crate::signal::running::{self, Task};
 use automation_core::bulk::{self as decide, JobState};
@@ -30,24 +31,25 @@ use crate::store::timers::{self, Timer, TimerKind};
 const CANCEL_SLICE: i64 = 500;
 /// The shortest time, in microseconds, over which a speed is measured.
 const SHORTEST: Micros = 500_000;
-/// Not an error: the job was cancelled while its query ran.
+/// SQLSTATE that is not an error: the job was cancelled while its query ran.
 const CANCELLED: &str = "00000";
 
-/// What becomes of the rows of a job that are queued or woken.
+/// The decision about the rows of a job that are queued or woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     GoOn,
-    /// The job was cancelled, and so are they.
+    /// The job was cancelled, and so are its rows.
     Cancelled,
-    /// The transaction that cancels the job has not ended; until it has, they stay queued.
+    /// The transaction that cancels the job has not ended; until it has, the rows stay queued.
     Undecided,
 }
 
-/// What becomes of the rows of a job. Asked once in a batch: a row that is begun after another session has cancelled the job
-/// is interrupted by that session, or cut short because it shares its transaction.
+/// Decides about the rows of a job, once per batch: a row that is begun after another session has cancelled the job is
+/// interrupted by that session, or cut short because it shares its transaction.
 pub fn standing(claimer: &mut Claimer, job: i64) -> Standing {
     *claimer.jobs.entry(job).or_insert_with(|| {
-        // The lock is looked at before the job is read: the cancellation of a transaction that ends in between is seen.
+        // The lock is tested before the job is read, so that the cancellation of a transaction that ends in between is
+        // seen.
         if !key_lock::is_free(Sort::Run, job) {
             return Standing::Undecided;
         }
@@ -55,7 +57,7 @@ pub fn standing(claimer: &mut Claimer, job: i64) -> Standing {
     })
 }
 
-/// May tending it take long? Then it shares its transaction with nobody.
+/// May tending the job take long? Then it has a transaction of its own.
 pub fn takes_long(dispatch: &Dispatch) -> bool {
     dispatch.wait_no != 0
 }
@@ -64,10 +66,11 @@ pub fn takes_long(dispatch: &Dispatch) -> bool {
 pub fn tend(claimer: &mut Claimer, dispatch: &Dispatch) {
     let id = dispatch.run_id;
     if claimer.unsettled.contains(&(id, dispatch.wait_no)) {
-        // Earlier in this turn another executor held the job: this order stays queued with the first order.
+        // Earlier in this turn another executor held the job: this order stays queued, like the first one.
         return;
     }
-    // The rows that ended last have left orders to tend a job that has ended since: nothing is locked or written for them.
+    // The rows that ended last have left orders to tend a job that has ended since: for these nothing is locked or
+    // written.
     let Some(job) = bulk::find(id).filter(|job| !job.state.is_over()) else { return };
     if job.state == JobState::Querying {
         if standing(claimer, id) == Standing::Undecided {
@@ -78,7 +81,7 @@ pub fn tend(claimer: &mut Claimer, dispatch: &Dispatch) {
     }
     let Some(mut job) = bulk::lock(id) else {
         if bulk::find(id).is_some_and(|job| !job.state.is_over()) {
-            // Another executor tends it, and began before the change that this order is about.
+            // Another executor tends the job, and began before the change that this order is about.
             claimer.unsettled.insert((id, dispatch.wait_no));
         }
         return;
@@ -101,7 +104,7 @@ pub fn tend(claimer: &mut Claimer, dispatch: &Dispatch) {
     failpoint("bulk_tended");
 }
 
-/// Gives up a job that cannot be tended: it crashes the server, or spoils every commit.
+/// Ends as failed a job that cannot be tended because it crashes the server or makes every commit fail.
 pub fn give_up(id: i64, error: &PgError) {
     let Some(mut job) = bulk::wait_for(id).filter(|job| !job.state.is_over()) else { return };
     let now = clock::engine_now();
@@ -112,7 +115,7 @@ pub fn give_up(id: i64, error: &PgError) {
     finish(&job, now);
 }
 
-/// Adds what has ended since the last look.
+/// Adds the rows that have ended since the job was tended last.
 fn take_in(job: &mut Job, now: Micros) {
     let Tally { completed, failed, skipped, cancelled, returned, waiting, error } = bulk_tally::take(job);
     let counts = &mut job.counts;
@@ -125,7 +128,7 @@ fn take_in(job: &mut Job, now: Micros) {
     if let Some(error) = error {
         bulk::note_error(job.id, &error);
     }
-    // Looks may follow each other closely; what is measured over too short a time says nothing.
+    // The job may be tended in quick succession; a speed measured over too short a time is meaningless.
     let since = job.counted_at.or(job.started_at).unwrap_or(now);
     if now - since >= SHORTEST {
         job.speed = decide::speed(job.speed, job.counts.ended() - job.counted, now - since);
@@ -134,8 +137,8 @@ fn take_in(job: &mut Job, now: Micros) {
     }
 }
 
-/// Runs the query of a job and keeps its rows, all in one snapshot: no row is missed or taken twice, whatever is written
-/// meanwhile, and after a crash it has either happened or not.
+/// Runs the query of a job and keeps its rows, all in one snapshot: no row is missed or taken twice, no matter how the
+/// table is written meanwhile, and after a crash the rows are either all kept or none.
 fn load(job: &Job, is_worker: bool) {
     let task = Task { run: job.id, automation: job.automation_id, job: Some(job.id), key: None };
     let _shown = running::show(task);
@@ -145,7 +148,7 @@ fn load(job: &Job, is_worker: bool) {
     let loaded = in_subtransaction(|| {
         let total = identity::as_role(job.owner, || bulk_rows::read(job, is_worker))?;
         failpoint("bulk_loaded");
-        // Not locked before: whoever cancels it need not wait for the query.
+        // The job is not locked before its query has run: a session that cancels the job need not wait for the query.
         match bulk::wait_for(job.id).filter(|job| job.state == JobState::Querying) {
             Some(job) => Ok((job, total)),
             None => Err(PgError::new(CANCELLED, "the job was cancelled")),
@@ -196,7 +199,7 @@ fn begin_rows(job: &mut Job, now: Micros) {
 fn cancel_rows(job: &mut Job, now: Micros) {
     if !job.leave_open {
         let under_way = bulk::under_way(job.id, job.counts.issued, CANCEL_SLICE);
-        // Rows of this batch have ended already, which is written at its end.
+        // Rows of this batch have ended already; their end is written when the batch ends.
         for run in under_way.into_iter().filter(|run| !in_hand::contains(*run)) {
             cancel_abandoned(run);
         }
@@ -208,13 +211,13 @@ fn cancel_rows(job: &mut Job, now: Micros) {
     }
 }
 
-/// What is written from here on goes back to the run that ordered the job.
+/// Enters the context in which events are attributed to the run that ordered the job.
 fn enter(job: &Job) -> Option<provenance::Entered> {
     let (run_id, automation) = (job.cause_run?, job.automation.clone());
     Some(provenance::enter(RunContext { run_id, automation, owner: job.owner, depth: job.depth, tenant: None }))
 }
 
-/// Tells of the end of a job, once: in the transaction in which it ends.
+/// Reports the end of a job, once: in the transaction in which it ends.
 fn finish(job: &Job, now: Micros) {
     bulk::finish(job.id, now);
     timers::delete(&[(job.id, 0)]);

@@ -1,4 +1,5 @@
-//! The rows of a bulk job: read from its query, asked whether they are for the automation, ordered.
+//! The rows of a bulk job: reads them from its query, checks whether they are for the automation, and orders their
+//! runs.
 use automation_core::order::{Row, RowOfBackfill, RowOfStep, Start};
 use std::rc::Rc;
 
@@ -29,15 +30,16 @@ use crate::runs::error::{error_json, from_expression};
 use crate::store::bulk::{self, Item, Job, Outcome};
 use crate::store::kinds::{self, Kind};
 
-/// Most rows that one look goes through.
+/// Most rows that are checked each time a job is tended.
 const MOST_ROWS: i64 = 5000;
 /// Rows that are read at the same time.
 const PAGE: i64 = 500;
 
-/// Kept instead of a row, which is always an object, that is nested too deeply. Nothing is kept of one that is too large.
+/// Stored instead of a row (which is always an object) that is nested too deeply. For a row that is too large, nothing
+/// is stored.
 const TOO_DEEP: &[u8] = b"null";
 
-/// Runs the query of a job, as whoever is current, and keeps what it gives. Returns how many rows that are.
+/// Runs the query of a job as the current role and stores its rows. Returns their number.
 pub fn read(job: &Job, is_worker: bool) -> Result<i64, PgError> {
     let Some((query, params, path)) = bulk::query_of(job.id) else { return Ok(0) };
     let values: Vec<Kept> = serde_json::from_str(&params).map_err(|error| PgError::new("XX000", error.to_string()))?;
@@ -72,23 +74,23 @@ pub fn read(job: &Job, is_worker: bool) -> Result<i64, PgError> {
     })?;
     spi.close();
     if is_worker {
-        // What functions of the query may have left behind is not for the next one.
+        // Session state that functions of the query may have left behind must not reach the next statement.
         session::forget();
     }
     drop(pinned);
     Ok(total)
 }
 
-/// What a look at the rows came to.
+/// The result of beginning rows.
 pub struct Begun {
-    /// So many were ordered.
+    /// How many runs were ordered.
     pub rows: i64,
-    /// There are more to be looked at, at once.
+    /// More rows are to be checked at once.
     pub more: bool,
 }
 
-/// Begins up to so many rows: those that came back first, then the next ones in order. Rows that are not for the
-/// automation are passed over.
+/// Begins up to `quota` rows: first those that were returned because the automation was paused, then the next ones in
+/// order. Rows that are not for the automation are passed over.
 pub fn begin(job: &mut Job, quota: i64) -> Result<Begun, String> {
     versions::load(std::iter::once(job.version_id));
     let order = Orders::new(job, versions::get(job.version_id)?);
@@ -135,17 +137,17 @@ pub fn begin(job: &mut Job, quota: i64) -> Result<Begun, String> {
     Ok(Begun { rows: begun, more: begun < quota && job.counts.issued < job.counts.total })
 }
 
-/// How the rows of a job are ordered.
+/// Makes the events and orders for the rows of a job.
 struct Orders {
     job: Job,
     version: Rc<Version>,
     kind: Option<Kind>,
     tenant_column: Option<String>,
-    /// Of rows that do not say whose they are.
+    /// The tenant of rows that do not name one.
     tenant: Option<String>,
     topic: String,
     now: clock::Micros,
-    // All orders of a look are of one command, so that they are inserted together.
+    // All orders have the same command id, so that they are inserted together.
     command: pg_sys::CommandId,
 }
 
@@ -168,7 +170,7 @@ impl Orders {
         }
     }
 
-    /// A row as the event that it stands for.
+    /// The event that a row stands for.
     fn event(&self, item: &Item) -> Event {
         let text = item.data.as_ref().map(|row| server_text::read(row).into_owned());
         let mut event = Event {
@@ -207,7 +209,7 @@ impl Orders {
         }
     }
 
-    /// Why a row gets no run: what routing would say of the event.
+    /// The reason why a row gets no run: the one for which the router would refuse the event.
     fn refusal(&self, item: &Item, event: &Event) -> Option<(&'static str, Option<String>)> {
         let limit = gucs::max_value_bytes() / 1024;
         let too_large = ("is too large", format!("It is larger than automation_engine.max_value_size, {limit} kB."));
@@ -301,7 +303,7 @@ fn plain(value: &serde_json::Value) -> Option<String> {
     }
 }
 
-/// The entity that a row shows, as capture would name it.
+/// The id of a row's entity, as capture would write it.
 fn entity_id(kind: &Kind, row: &serde_json::Value) -> Option<String> {
     match &kind.id_columns[..] {
         [] => plain(&row["id"]),

@@ -1,4 +1,4 @@
-//! Runs of a batch that another session is cancelling, or has cancelled while they were on their way into the queue.
+//! Finds the runs of a batch that another session is cancelling, or has cancelled before they were queued.
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use crate::store;
 use crate::store::dispatches::{Dispatch, Reason};
 use crate::store::live::LiveRun;
 
-/// Runs started by hand that cancel_run() was called for before they were queued, and rows of bulk jobs that are being
+/// Runs started by hand for which cancel_run() was called before they were queued, and rows of bulk jobs that are being
 /// cancelled.
 #[derive(Default)]
 pub struct Cancelled {
@@ -23,7 +23,7 @@ pub struct Cancelled {
 }
 
 impl Cancelled {
-    /// `events` are those that the dispatches name, `live` the runs that they wake.
+    /// `events` are the events that the dispatches name, `live` the runs that they wake.
     pub fn of<'l>(
         claimer: &mut Claimer,
         claimed: &[Dispatch],
@@ -32,8 +32,8 @@ impl Cancelled {
     ) -> Cancelled {
         let ordered =
             claimed.iter().filter(|dispatch| dispatch.reason == Reason::Manual).map(|dispatch| dispatch.run_id);
-        // The locks are looked at before the requests are read: the request of a transaction that ends in between is found,
-        // or its run counts as undecided.
+        // The locks are tested before the requests are read: the request of a transaction that ends in between is
+        // found, or its run counts as undecided.
         let (free, undecided): (Vec<i64>, Vec<i64>) = ordered.partition(|run| key_lock::is_free(Sort::Run, *run));
         let manual = claimed.iter().filter(|dispatch| dispatch.reason == Reason::Manual);
         let begun = manual.filter_map(|dispatch| Some((dispatch.run_id, row_of(events.get(&dispatch.event_id)?)?)));
@@ -47,9 +47,9 @@ impl Cancelled {
     }
 }
 
-/// The bulk job whose row an event orders a run for.
+/// The bulk job for whose row an event orders a run.
 fn row_of(event: &Event) -> Option<i64> {
-    // Most orders are none of a job's: those are not parsed here.
+    // Most orders belong to no job: those are not parsed here.
     event.next.as_deref().filter(|order| order.contains("\"bulk\""))?;
     event.start()?.item().map(|item| item.job)
 }

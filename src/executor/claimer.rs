@@ -1,5 +1,5 @@
-//! The executor, or the session that drives the queue by hand, that claims dispatches: what it knows of the queue, and what the batch
-//! under way has done so far that later runs of the batch must know.
+//! The process that claims dispatches, which is an executor or a session that drives the queue by hand: its position in
+//! the queue, and the effects of the current batch that later runs of the batch must know.
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
@@ -11,48 +11,51 @@ use crate::runs::batch_state;
 use crate::signal::shmem::{self, shared};
 use crate::store::gates::Refused;
 
-/// Who claims, and what it knows about the queue.
+/// An executor or session that claims dispatches, with its knowledge of the queue and of the current batch.
 #[derive(Debug)]
 pub struct Claimer {
     pub owner: pg_sys::Oid,
     /// True in an executor, which is logged in as the owner; false where another session drives the queue by hand.
     pub is_worker: bool,
-    /// Every dispatch of the owner below this id is done. A hint that spares the scan the dead rows that vacuum cannot
-    /// remove while somebody holds an old snapshot.
+    /// Every dispatch of the owner below this id is done. A hint that lets the scan skip the dead rows that vacuum
+    /// cannot remove while another transaction holds an old snapshot.
     pub(super) floor: i64,
     /// The floor to use if this batch commits.
     pub(super) next_floor: i64,
     returned: u64,
     /// The first dispatch of the current batch.
     pub head: Option<i64>,
-    /// More than one run shares the transaction under way.
+    /// More than one run shares the current transaction.
     pub shares: bool,
     /// Automations with a run that was too slow to share a transaction.
     pub apart: Apart,
-    /// Waits armed in the transaction under way, to be looked at once more after its commit.
+    /// Waits armed in the current transaction, to be evaluated once more after its commit.
     pub armed: Vec<(i64, i32)>,
-    /// Waits (0: the run itself) about which nothing can be said while somebody else holds what they depend on: whatever
-    /// named them stays queued.
+    /// Waits (0: the run itself) that could not be decided because a row is locked by another transaction; their
+    /// dispatches stay queued.
     pub unsettled: HashSet<(i64, i32)>,
-    /// Wake-ups that only the sweep found, in the transaction under way.
+    /// Number of wake-ups that only the sweep found, in the current transaction.
     pub rescued: i64,
-    /// Keys of automations about which a run of the batch has decided something: (automation, key).
+    /// Keys (automation, key) that a run of the batch has locked, in modes other than `parallel`: its effect on them is
+    /// not in the tables yet.
     pub touched: HashSet<(i32, String)>,
-    /// How many runs have started in the batch, by the same.
+    /// How many runs have started in the batch in mode `parallel`, by (automation, key).
     pub entered: HashMap<(i32, String), usize>,
-    /// Limits under which the transaction has a place.
+    /// Limits of which the current transaction occupies a place.
     pub places: HashSet<i64>,
-    /// Automations that were paused because they are executed too often.
+    /// Automations that were paused in the batch because they were executed too often.
     pub paused: HashSet<i32>,
-    /// What gates have refused without a run to show for it.
+    /// Refusals of gates, counted by automation, trigger and reason.
     pub refused: HashMap<Refused, i64>,
-    /// Triggers (automation, number) that began to be held in it.
+    /// Triggers (automation, number) for which the batch has begun a hold.
     pub held: Vec<(i32, i16)>,
     /// Dispatches that are not to be tried in this turn: they are tried again later.
     pub put_off: HashSet<i64>,
-    /// The run that another executor executes and behind which the dispatch in hand is ordered: it can only restart it.
+    /// The run that another executor executes and behind which the current dispatch is ordered: the dispatch can only
+    /// restart it.
     pub behind: Option<i64>,
-    /// A run that another executor executed was ended for one that restarts it: the batch ends, so that this is committed.
+    /// A run that another executor executed was ended for a run that restarts it: the batch ends, so that this is
+    /// committed.
     pub restarted: bool,
     /// The bulk jobs whose rows are in the batch.
     pub jobs: HashMap<i64, Standing>,
@@ -86,7 +89,8 @@ impl Claimer {
         }
     }
 
-    /// A batch of anybody's was given back: what is below the floor may not be done after all.
+    /// Resets the floor if a batch of any claimer was rolled back, or dispatches were queued at lower places, since the
+    /// last call: a dispatch below the floor may not be done after all.
     pub(super) fn refresh(&mut self) {
         let returned = shared().claims_returned.load(Ordering::Acquire);
         if returned != self.returned {
@@ -96,13 +100,13 @@ impl Claimer {
         self.next_floor = self.floor;
     }
 
-    /// From where on the queue is to be read.
+    /// The id from which the queue is to be read.
     pub fn floor(&mut self) -> i64 {
         self.refresh();
         self.floor
     }
 
-    /// A batch begins: nothing is in hand yet.
+    /// A batch begins: forgets the state of the batch before.
     pub(super) fn begin(&mut self) {
         batch_state::begin();
         self.unsettled.clear();
@@ -115,7 +119,8 @@ impl Claimer {
         self.restarted = false;
     }
 
-    /// Remembers how far this process has claimed, for whoever comes after it should it die.
+    /// Publishes the highest id that this process has claimed, for the executor that comes after it should this process
+    /// die.
     pub(super) fn claimed_up_to(&mut self, id: i64) {
         if self.is_worker
             && let Some(slot) = shared().my_executor()

@@ -1,5 +1,5 @@
-//! The effects of performed steps on the database: one method for each. Which effects a step of a kind has, and with what
-//! values, is decided in `automation_core::steps`.
+//! The effects of performed steps on the database: one method for each. `automation_core::steps` decides which effects
+//! a step of a kind has, and with which values.
 #![allow(unsafe_code)]
 use automation_core::expr::{ExprError, Scope};
 use automation_core::machine::Machine;
@@ -20,7 +20,7 @@ use crate::runs::error::from_expression;
 use crate::runs::run::Run;
 use crate::runs::scope::RunScope;
 
-/// NOTIFY's own limit.
+/// Most bytes that NOTIFY accepts as a payload.
 const MAX_NOTIFY: usize = 7999;
 
 /// One step of a run while it is performed.

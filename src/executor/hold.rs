@@ -1,8 +1,9 @@
-//! Stage 2 for triggers with `hold_for`: beginning to hold, going on, breaking off, and what comes of it in the end.
+//! Stage 2 for triggers with `hold_for`: begins a hold, keeps it, breaks it off, and starts its run at the deadline.
 //!
-//! Dispatches about the same entity come one after the other, in the order of its changes, so whoever is here has what is
-//! held to himself, but for sessions that pause, drop or redefine: these remove the row, and whoever locks it first wins.
-//! What a step would do is done here only when the time is over; until then only expressions are evaluated.
+//! Dispatches about the same entity are executed one after the other, in the order of its changes, so the executor here
+//! is the only one that changes their hold. Sessions that pause, drop or redefine the automation may remove the row of
+//! the hold; the first to lock that row wins. Steps are executed only after the deadline; until then only expressions
+//! are evaluated.
 use crate::runs::holds::remove;
 use crate::runs::run::of_dwell;
 use automation_core::order::Start;
@@ -36,15 +37,15 @@ use crate::store::history::{EndedRun, Ending};
 use crate::store::timers::{self, Timer, TimerKind};
 use crate::store::wakes::Waiter;
 
-/// Hears what a dispatch is about. Says what came of it, and whether that was all: what somebody else has in hand must wait,
-/// and then the dispatch is heard once more.
+/// Applies a dispatch to the holds of its trigger. Returns the outcomes, and false if a row locked by another
+/// transaction prevented a decision: then the dispatch stays queued and is applied once more.
 pub fn hear(claimer: &mut Claimer, dispatch: &Dispatch, event: Option<&Event>) -> (Vec<Outcome>, bool) {
     let mut outcomes = Vec::new();
     let settled = listen(claimer, dispatch, event, &mut outcomes).is_some();
     (outcomes, settled)
 }
 
-/// The same; None if something must wait. What is among the outcomes by then has been done.
+/// Like `hear`, but returns None if a locked row prevented a decision. Outcomes pushed before that have taken effect.
 fn listen(
     claimer: &mut Claimer,
     dispatch: &Dispatch,
@@ -79,7 +80,7 @@ fn listen(
         Held::Nothing => None,
         Held::InOtherHands => return None,
     };
-    // What is over by now is over before the event is counted anywhere.
+    // A hold whose deadline has passed ends before the event is counted by a gate.
     let held = hearing.unless_over(event, held)?;
     match hearing.fires(event)? {
         Fired::No => hearing.hear(event, held, false),
@@ -90,7 +91,7 @@ fn listen(
 
 fn unreadable(claimer: &Claimer, dispatch: &Dispatch, event: Option<&Event>, problem: String) -> Vec<Outcome> {
     if dispatch.reason != Reason::Hold {
-        // At its deadline what is held says the same.
+        // If there is a hold, it reports the same error at its deadline.
         return Vec::new();
     }
     let run = of_dispatch(claimer, dispatch, event);
@@ -98,7 +99,7 @@ fn unreadable(claimer: &Claimer, dispatch: &Dispatch, event: Option<&Event>, pro
     vec![Outcome::Ended(EndedRun { error, ..run.ended(Ending::Failed, Some("version_unreadable")) })]
 }
 
-/// The run that a dispatch would begin, if nothing had to be held.
+/// The run that a dispatch would start if its trigger had no `hold_for`.
 fn of_dispatch(claimer: &Claimer, dispatch: &Dispatch, event: Option<&Event>) -> Run {
     let (event_id, event_at) = dispatch.cause.unwrap_or_default();
     let mut run = run::of_dispatch(claimer.owner, dispatch, event, clock::engine_now());
@@ -106,13 +107,13 @@ fn of_dispatch(claimer: &Claimer, dispatch: &Dispatch, event: Option<&Event>) ->
     run
 }
 
-/// Whether a trigger fired, with the event if a gate had something to add to it.
+/// Whether a trigger fired, with the event if a gate added fields to it.
 enum Fired {
     No,
     Yes(Option<Box<Event>>),
 }
 
-/// One dispatch that is heard.
+/// One dispatch while it is applied to the holds of its trigger.
 struct Hearing<'a> {
     claimer: &'a mut Claimer,
     dispatch: &'a Dispatch,
@@ -122,7 +123,7 @@ struct Hearing<'a> {
 }
 
 impl Hearing<'_> {
-    /// Ends what is held if its time was up before the event happened. None if that must wait.
+    /// Ends the hold if its deadline had passed before the event happened. None if a lock prevented that.
     fn unless_over(&mut self, event: &Event, held: Option<Dwell>) -> Option<Option<Dwell>> {
         let happened = clock::as_seen(event.occurred_at);
         match held {
@@ -135,8 +136,8 @@ impl Hearing<'_> {
         }
     }
 
-    /// Did the event pass the gates before this one? If not, a run that was skipped says so. None if that cannot be told
-    /// now.
+    /// Did the event pass the gates before `hold_for`? If not, the refusal is added to the outcomes. None if a gate
+    /// cannot be decided now.
     fn fires(&mut self, event: &Event) -> Option<Fired> {
         if self.dispatch.reason != Reason::Hold {
             return Some(Fired::No);
@@ -160,7 +161,7 @@ impl Hearing<'_> {
         }
     }
 
-    /// Hears an event with what is held, if anything is.
+    /// Applies an event to the hold, if there is one.
     fn hear(&mut self, event: &Event, held: Option<Dwell>, fired: bool) -> Option<()> {
         let held = held.and_then(|dwell| match self.beyond_hearing(&dwell, event) {
             Some(reason) => {
@@ -182,7 +183,7 @@ impl Hearing<'_> {
         });
         match (heard, held) {
             (Heard::Due, Some(dwell)) => {
-                // Its time was up before this happened.
+                // The deadline of the hold had passed before this event happened.
                 let outcome = expire(self.claimer, &dwell, self.dispatch.attempt)?;
                 self.outcomes.push(outcome);
                 self.hear(event, None, fired)?;
@@ -200,7 +201,7 @@ impl Hearing<'_> {
         Some(())
     }
 
-    /// Why an event ends what is held without being looked at any further.
+    /// The reason why an event ends the hold without any expression being evaluated, if there is one.
     fn beyond_hearing(&self, dwell: &Dwell, event: &Event) -> Option<Why> {
         if !dwell.automation.active {
             return Some(why(Code::HoldInactive, "the automation is active", "it was paused meanwhile"));
@@ -214,7 +215,8 @@ impl Hearing<'_> {
         None
     }
 
-    /// Since when it is so: when the event was routed, and so to be seen by all, however late it is executed.
+    /// Since when the trigger is true: the time at which the event was routed, and so visible to all, however late the
+    /// dispatch is executed.
     fn since(&self) -> Micros {
         let routed = || dispatches::created_at(self.claimer.owner, self.dispatch.id).unwrap_or_else(clock::now);
         clock::set_clock().unwrap_or_else(routed)
@@ -254,7 +256,7 @@ impl Hearing<'_> {
         let key = self.dispatch.ordering_key.unwrap_or_default();
         match dwells::lock_all(key, self.dispatch.automation_id, &self.trigger.id) {
             Held::Ours(all) => {
-                // One that came into being since may have been quicker.
+                // A hold that began after the TRUNCATE may be here already: it is left alone.
                 for dwell in all.into_iter().filter(|dwell| dwell.event.id < event.id) {
                     self.hear(event, Some(dwell), false)?;
                 }
@@ -265,7 +267,7 @@ impl Hearing<'_> {
         Some(())
     }
 
-    /// The log has forgotten the event: nobody can say any more whether what is held is still so.
+    /// The event is not in the log any more: it cannot be decided whether the hold is still true.
     fn without_event(mut self) -> Option<()> {
         let key = self.dispatch.ordering_key.unwrap_or_default();
         let (id, _) = self.dispatch.cause.unwrap_or_default();
@@ -289,13 +291,13 @@ impl Hearing<'_> {
     }
 }
 
-/// The timer came.
+/// The timer of a hold is due.
 fn over(claimer: &mut Claimer, dispatch: &Dispatch, outcomes: &mut Vec<Outcome>) -> Option<()> {
     match dwells::lock_run(dispatch.run_id) {
         Held::InOtherHands => return None,
         Held::Nothing => {}
         Held::Ours(dwell) if clock::engine_now() < dwell.deadline => {
-            // A clock was set back meanwhile.
+            // The clock was set back after the timer was due.
             set_timer(dwell.run_id, dwell.deadline, &of_dwell(&dwell));
         }
         Held::Ours(dwell) => outcomes.push(expire(claimer, &dwell, dispatch.attempt)?),
@@ -303,8 +305,8 @@ fn over(claimer: &mut Claimer, dispatch: &Dispatch, outcomes: &mut Vec<Outcome>)
     Some(())
 }
 
-/// The time is up: what was held is over, and becomes a run if everything is still as it should be. None if something that
-/// the run needs is in other hands: then it is over later.
+/// Ends a hold at its deadline: it becomes a run if its trigger and the condition are still true. None if a row or key
+/// that the run needs is locked by another transaction: then the hold ends later.
 fn expire(claimer: &mut Claimer, dwell: &Dwell, attempt: i16) -> Option<Outcome> {
     let mut run = Run { attempt, ..of_dwell(dwell) };
     run.version_id = dwell.automation.version_id;
@@ -321,7 +323,7 @@ fn expire(claimer: &mut Claimer, dwell: &Dwell, attempt: i16) -> Option<Outcome>
     let trigger = place.map(|place| &version.program.triggers[place]);
     match place {
         Some(place) => run.trigger_no = place as i16,
-        // It is told with the version that had the trigger.
+        // The run is recorded with the version that had the trigger.
         None => run.version_id = dwell.version_id,
     }
     let _context = enter(&run);
@@ -374,7 +376,8 @@ fn broken(run: &Run, version: &Version, trigger: Option<&Trigger>, dwell: &Dwell
     }
 }
 
-/// Its kind was not watched all the time, so what was held may have been broken unseen.
+/// A reason to break off the hold if its kind was not watched all the time: a change that made it false may not have
+/// been recorded.
 fn not_recorded(trigger: Option<&Trigger>, dwell: &Dwell) -> Option<Why> {
     let kind = trigger.and_then(|trigger| trigger.kind.as_deref())?;
     let since = dwells::recorded_since(kind);
@@ -382,7 +385,7 @@ fn not_recorded(trigger: Option<&Trigger>, dwell: &Dwell) -> Option<Why> {
     gap.then(|| why(Code::HoldBroken, "every change is recorded", &format!("\"{kind}\" was not watched all the time")))
 }
 
-/// What the core wants to know of what is held.
+/// The parts of a hold that the core needs to judge an event.
 fn armed_by(dwell: &Dwell) -> Result<Armed, Unreadable> {
     let scope = EventScope::new(&dwell.event, dwell.since);
     let root = |name: &str| Ok(scope.root(name)?.cloned().unwrap_or_default());
@@ -405,7 +408,7 @@ fn why(code: Code, clause: &str, found: &str) -> Why {
     Why { code, clause: clause.to_owned(), found: found.to_owned() }
 }
 
-/// A run that was not begun, with the reason.
+/// The history row of a run that was not started, with the reason.
 fn explained(run: &Run, reason: &Why) -> EndedRun {
     match reason.code {
         Code::ConditionFalse => run.ended(Ending::Skipped, Some("condition")),
@@ -422,8 +425,9 @@ fn explained(run: &Run, reason: &Why) -> EndedRun {
     }
 }
 
-/// A dispatch cannot be done: whatever is held under its key is over, and fails. Says which runs failed, and whether the
-/// dispatch is done with; if not, its event is still to be heard. None while others have in hand what is held.
+/// A dispatch cannot be executed: the holds under its key end as failed. Returns the runs that failed, and true if the
+/// dispatch is done; if false, its event is still to be applied. None while another transaction has one of the holds
+/// locked.
 pub fn give_up(
     claimer: &Claimer,
     dispatch: &Dispatch,

@@ -1,5 +1,5 @@
-//! Stage 2: claims dispatches of one owner and runs them, in the caller's transaction. A worker calls `turn` in a loop
-//! as the owner; `automation.dispatch()` calls it for each owner the caller may act for.
+//! Stage 2: claims dispatches of one owner and executes them, in the caller's transaction. A worker calls `turn` in a
+//! loop as the owner; `automation.dispatch()` calls it for each owner that the caller may act for.
 mod batch;
 mod bind;
 mod bulk;

@@ -1,4 +1,4 @@
-//! What is written about a run that is tried again and again because it cannot get a lock, cannot serialize or deadlocks.
+//! Records runs that are tried again and again because they cannot get a lock, cannot serialize or deadlock.
 use std::time::Duration;
 
 use super::batch::fail;
@@ -8,8 +8,9 @@ use crate::pg::catch::PgError;
 use crate::store::dispatches;
 use crate::store::log::{self, Entry};
 
-/// Notes that a claimed dispatch could not be run for the time `waited`. A run that has not begun fails if that is longer than
-/// its automation's timeout; a run that was woken has a timer for its timeout. If `tell`, an entry goes to the log.
+/// Notes that a claimed dispatch could not be executed for the time `waited`. A run that has not begun fails if that is
+/// longer than its automation's timeout; a run that was woken has a timer for its timeout. If `tell`, an entry goes to
+/// the log.
 pub fn put_off(claimer: &mut Claimer, dispatch_id: i64, waited: Duration, tell: bool, error: &PgError) {
     let Some(dispatch) = dispatches::one(claimer.owner, dispatch_id) else { return };
     versions::load(std::iter::once(dispatch.version_id));

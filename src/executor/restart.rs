@@ -1,5 +1,5 @@
-//! Mode restart while the run that is to be restarted executes: runs that share an ordering key start one after the other, but
-//! the next one need not wait for the end of a statement that it is going to interrupt.
+//! Mode `restart` while the run that is to be restarted executes: runs that share an ordering key start one after the
+//! other, but the next one need not wait for the end of a statement that it is going to interrupt.
 use automation_core::definition::Mode;
 
 use super::claimer::Claimer;
@@ -7,8 +7,9 @@ use crate::definitions::versions;
 use crate::signal::running;
 use crate::store::dispatches::{self, Dispatch};
 
-/// The run that is before this dispatch in its order, if there is no other, if another executor executes it at this moment, and
-/// if the dispatch starts a run of an automation in mode restart. Whether both runs have the same key is for the gates to say.
+/// The run before this dispatch in its order, if it is the only one, if another executor executes it at this moment,
+/// and if the dispatch starts a run of an automation in mode `restart`. The gates decide whether both runs have the
+/// same key.
 pub fn only_before(claimer: &Claimer, dispatch: &Dispatch, before: &[i64]) -> Option<i64> {
     let [only] = before else { return None };
     let version = versions::get(dispatch.version_id).ok()?;

@@ -1,4 +1,5 @@
-//! Moving a run that waits: a wake, a deadline, a signal, a person.
+//! Resuming a live run: evaluates its waits after a wake-up, a deadline, a signal or a person's order, and lets it go
+//! on.
 use std::rc::Rc;
 
 use automation_core::definition::OnPause;
@@ -36,22 +37,22 @@ use crate::store::history::{self, EndedRun, Ending};
 use crate::store::live::{LiveRun, Seen, WaitNote};
 use crate::store::signals::{self, Taken};
 
-/// Why a wait is looked at.
+/// The reason to evaluate a wait.
 #[derive(Clone, Debug)]
 pub struct Nudge {
     pub wait_no: i32,
     pub reason: Reason,
-    /// The event that came.
+    /// The event that may end the wait.
     pub event: Option<Rc<Event>>,
 }
 
-/// What remains to be done for a run that has ended.
+/// The outcome of a run that has ended, with the runs and jobs that it waited for and leaves abandoned.
 pub fn conclude(machine: &mut Machine<'_>, mut ended: EndedRun) -> Outcome {
     ended.abandoned = machine.take_abandoned();
     Outcome::Ended(ended)
 }
 
-/// Moves a run if one of the nudges ends its wait.
+/// Lets a run go on if one of the nudges ends its wait.
 pub fn resume(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Outcome {
     let taken = match TakenUp::new(claimer, live, nudges) {
         Ok(taken) => taken,
@@ -68,12 +69,13 @@ struct TakenUp {
     run: Run,
     version: Rc<Version>,
     state: State,
-    /// It was queued behind others with the same key, and its turn has come.
+    /// The run was queued behind others with the same key, and its turn has come.
     its_turn: bool,
 }
 
 impl TakenUp {
-    /// Takes the run up, if it can be read and no other run or session stands in its way; else the outcome for it.
+    /// Takes the run up if it can be read and no other run or session prevents that; otherwise returns the outcome for
+    /// it.
     fn new(claimer: &mut Claimer, live: LiveRun, nudges: &[Nudge]) -> Result<TakenUp, Outcome> {
         let run = of_live(&live);
         let fail = |reason: &'static str, problem: String| {
@@ -94,8 +96,8 @@ impl TakenUp {
             Standing::Undecided => return Err(taken.later(claimer, nudges)),
         }
         if !taken.live.active && taken.freezes() {
-            // The session that makes the automation active again must find the run frozen, or the run must not be frozen at
-            // all.
+            // The session that makes the automation active again must find the run frozen, or the run must not be
+            // frozen at all.
             match automations::stays_as_it_is(taken.live.automation_id, taken.live.tenant.as_deref()) {
                 Some(active) => taken.live.active = active,
                 None => return Err(taken.later(claimer, nudges)),
@@ -130,7 +132,7 @@ impl TakenUp {
             && gates::admit(claimer, &self.run, program, class)
     }
 
-    /// Nothing can be said of the run now: the dispatches that named it stay queued.
+    /// The run cannot be decided now: the dispatches that named it stay queued.
     fn later(&self, claimer: &mut Claimer, nudges: &[Nudge]) -> Outcome {
         claimer.unsettled.extend(nudges.iter().map(|nudge| (self.run.id, nudge.wait_no)));
         Outcome::Stays
@@ -165,7 +167,7 @@ impl TakenUp {
                 conclude(&mut machine, ended)
             }
             Walked::Suspended => {
-                // Another wait of the run may have been looked at in vain.
+                // Another wait of the run may have been evaluated without ending.
                 look_again(&live, &machine, &world, &looked.in_vain);
                 let (before, steps) = (live.waits.clone(), walk.steps_json());
                 let pause = if freezes { Pause::Frozen } else { Pause::Waiting };
@@ -185,11 +187,11 @@ fn open_list(steps: &str) -> String {
     if open == "[" { String::new() } else { open.to_owned() }
 }
 
-/// What became of the waits that were looked at.
+/// The result of evaluating waits.
 struct Looked {
-    /// One of them is over.
+    /// One of the waits is over.
     moved: bool,
-    /// Those that are not, and why they were looked at.
+    /// The waits that are not over, and why they were evaluated.
     in_vain: Vec<(i32, Reason)>,
 }
 
@@ -208,7 +210,7 @@ fn look(
         }
         match nudged(live, machine, nudge, world) {
             Ok(Woke::Moved) => looked.moved = true,
-            // Its timer is gone; if it is still to come, there must be another.
+            // Its timer is gone; if the wait goes on, it needs another.
             Ok(Woke::NotYet) => looked.in_vain.push((nudge.wait_no, nudge.reason)),
             Ok(Woke::Gone) => {}
             Err(InOtherHands) => {
@@ -219,14 +221,14 @@ fn look(
     looked
 }
 
-/// Nothing came of it; when to look again may have changed.
+/// No wait ended; the time of the next evaluation may have changed.
 fn stays(live: &LiveRun, machine: &mut Machine<'_>, world: &RunScope<'_>, looked_at: &[(i32, Reason)]) -> Outcome {
     look_again(live, machine, world, looked_at);
     suspend::warn(live, machine);
     Outcome::Stays
 }
 
-/// Sets the timers for the next look at waits that were looked at in vain.
+/// Sets the timers for the next evaluation of waits that did not end.
 fn look_again(live: &LiveRun, machine: &Machine<'_>, world: &RunScope<'_>, looked_at: &[(i32, Reason)]) {
     for wait in machine.state.waits() {
         for (_, reason) in looked_at.iter().filter(|(no, _)| *no == wait.no) {
@@ -235,7 +237,7 @@ fn look_again(live: &LiveRun, machine: &Machine<'_>, world: &RunScope<'_>, looke
     }
 }
 
-/// What the wait needs is in somebody else's hands at the moment, and may come back.
+/// A row that this wait needs is locked by another transaction, which may roll back: retry later.
 pub struct InOtherHands;
 
 pub fn nudged(
@@ -276,7 +278,7 @@ fn waited(
                 None => Woke::NotYet,
             };
             if woke == Woke::NotYet && nudge.reason == Reason::Due {
-                // What was committed before the deadline beats it, even if it is routed after.
+                // An event that was committed before the deadline beats it, even if it is routed after.
                 return Ok(match by_newest(machine, no, note, topic, world) {
                     Woke::NotYet => machine.wake(no, Cause::Timer, world),
                     other => other,
@@ -319,7 +321,7 @@ fn waited(
     })
 }
 
-/// An event came on a topic: does the wait want it? The run's tenant may see the event in another form, which has topics of its
+/// Does an event on a topic end the wait? The run's tenant may see the event in another form, which has topics of its
 /// own.
 fn by_nudge(
     machine: &mut Machine<'_>,
@@ -346,7 +348,7 @@ fn heard(derivers: &derived::Derivers, pattern: &str, event: &Rc<Event>, world: 
     derivers.heard(pattern, &event, |derived| world.may_hear(&event, derived))
 }
 
-/// An event came: does the wait want it?
+/// Does an event end the wait?
 fn by_event(
     machine: &mut Machine<'_>,
     no: i32,
@@ -362,12 +364,12 @@ fn by_event(
     machine.wake(no, Cause::Event, &world.with_event(event))
 }
 
-/// Is it on the topic, of the automation's tenant, and for its owner's eyes?
+/// Is the event on the topic and of the automation's tenant, and may its owner see it?
 fn wanted(machine: &Machine<'_>, pattern: &str, event: &Event, world: &RunScope<'_>) -> bool {
     hears(pattern, &event.topic()) && tenant_matches(machine.program().tenant.as_deref(), event) && world.may_see(event)
 }
 
-/// Was it in the log already when the wait began?
+/// Was the event in the log already when the wait began?
 fn was_seen(seen: &Seen, event: &Event) -> bool {
     if event.xid == seen.xid {
         return event.id <= seen.up_to;
@@ -375,7 +377,7 @@ fn was_seen(seen: &Seen, event: &Event) -> bool {
     Snapshot::parse(&seen.snapshot).is_some_and(|snapshot| snapshot.sees(event.xid))
 }
 
-/// Looks through the log for what came between the wait's beginning and its being armed, or, with a lookback, before.
+/// Searches the log for events between the beginning of the wait and its arming, or, with a lookback, before.
 fn by_log(
     machine: &mut Machine<'_>,
     step: usize,
@@ -389,7 +391,7 @@ fn by_log(
     let derivers = derived::current();
     let lookback = machine.program().steps[step].action.awaited_event().and_then(|awaited| awaited.lookback);
     if let Some(lookback) = lookback {
-        // Events carry the time on the wall, the wait that of a clock which may have been set.
+        // Events carry the wall-clock time, the wait carries that of a clock which may have been set.
         let since = clock::now() - (clock::engine_now() - note.since).max(0);
         for event in crate::event_log::cursor::events_after(since - lookback) {
             for event in heard(&derivers, topic, &Rc::new(event), world) {
@@ -400,7 +402,7 @@ fn by_log(
                 }
             }
         }
-        // What began before and was committed since counts as well, however long it took.
+        // Events of transactions that began before and were committed since count as well, however long those took.
     }
     let Some(snapshot) = Snapshot::parse(&seen.snapshot) else { return Woke::NotYet };
     let mut above = 0;
@@ -419,8 +421,8 @@ fn by_log(
     }
 }
 
-/// Looks at the end of the log. The router takes a timer only when it has routed all that it could see, so what it has
-/// not is there.
+/// Searches the end of the log. The router takes a timer only when it has routed all events visible to it, so the
+/// events that it has not routed are there.
 fn by_newest(machine: &mut Machine<'_>, no: i32, note: Option<&WaitNote>, topic: &str, world: &RunScope<'_>) -> Woke {
     let derivers = derived::current();
     let newest = crate::event_log::cursor::newest_events().into_iter();

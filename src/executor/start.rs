@@ -1,4 +1,4 @@
-//! The beginning of a run: through the gates, then its first walk.
+//! The beginning of a run: takes it through the gates and then through its first steps.
 use crate::runs::error::error_json;
 use automation_core::order::Start;
 use std::rc::Rc;
@@ -27,12 +27,12 @@ use crate::signal::running;
 use crate::store::history::{EndedRun, Ending};
 use crate::store::{automations, tenant_pauses};
 
-/// Begins a run, or takes up again one that had failed: then with the event that it was about.
+/// Begins a run, or takes up again a run that had failed, with the event of that run.
 pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event) -> Outcome {
     let order = ordered.start().unwrap_or_default();
     let original = ordered.ordered();
     let event = original.as_ref().unwrap_or(ordered);
-    // A row stands for an event of its own, also when it is tried again.
+    // The order of a row stands for an event of its own, also when the row is tried again.
     let meant = bulk_item::event_of(event);
     let event = meant.as_ref().unwrap_or(event);
     match run.item.map_or(Standing::GoOn, |item| bulk::standing(claimer, item.job)) {
@@ -82,7 +82,7 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
     let owner = run.owner;
     identity::as_role(owner, || {
         let origin = origin(&run, &version, &order);
-        // The rows of a bulk step have no gates to pass: they are part of a run that has.
+        // The rows of a bulk step pass no gates: they are part of a run that has passed them.
         let passed = may_read(owner, event).and_then(|()| match order.row_of_step() {
             None => gates::pass(claimer, &mut run, &version, event, origin),
             Some(_) => Ok(Passed { queues: false, event: None }),
@@ -101,7 +101,7 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
 /// How the run came about.
 fn origin(run: &Run, version: &Version, order: &Start) -> Origin {
     let trigger = version.program.triggers.get(run.trigger_no as usize);
-    // The rows of a backfill are many, and somebody wants all of them.
+    // The rows of a backfill are many, and all of them are wanted.
     let counts = order.row.is_none();
     let class = match trigger {
         Some(trigger) if counts && trigger.schedule.is_none() => Class::Event,
@@ -111,7 +111,7 @@ fn origin(run: &Run, version: &Version, order: &Start) -> Origin {
     Origin { class, again: order.retry.is_some(), dedups, counts }
 }
 
-/// What becomes of a run that did not pass the gates.
+/// The outcome of a run that did not pass the gates.
 pub fn refused(claimer: &mut Claimer, run: &Run, refusal: Refusal) -> Outcome {
     let reason = match refusal {
         Refusal::Later => {
@@ -137,13 +137,13 @@ pub fn refused(claimer: &mut Claimer, run: &Run, refusal: Refusal) -> Outcome {
 /// How a run that has passed the gates begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Beginning {
-    /// Its automation is active.
+    /// The automation of the run is active.
     pub active: bool,
-    /// Others with the same key come first.
+    /// Other runs with the same key come first.
     pub queues: bool,
 }
 
-/// Takes the first steps of a run that has passed all gates.
+/// Executes the first steps of a run that has passed all gates.
 pub fn first_walk(
     claimer: &mut Claimer,
     run: &Run,
@@ -178,7 +178,7 @@ pub fn first_walk(
     }
 }
 
-/// Where the run begins: at the first step, or where the run that it repeats had failed.
+/// The state in which the run begins: at the first step, or where the run that it repeats had failed.
 fn resume_point(version: &Version, order: &Start) -> State {
     let Some(retry) = &order.retry else { return State::new() };
     let before = retry.state.as_deref().and_then(|text| serde_json::from_str(text).ok());
@@ -190,7 +190,7 @@ fn resume_point(version: &Version, order: &Start) -> State {
     }
 }
 
-/// Marks what this process writes from here on as the run's.
+/// Marks all that this process writes until the returned value is dropped as written by the run.
 pub fn enter(run: &Run) -> (provenance::Entered, running::Shown) {
     in_hand::note(run.id);
     let entered = provenance::enter(RunContext {
@@ -203,7 +203,7 @@ pub fn enter(run: &Run) -> (provenance::Entered, running::Shown) {
     (entered, running::show(run.task()))
 }
 
-/// The owner must still be allowed to read what the event shows of the table.
+/// Refuses the run if its owner may not read the table of the event any more.
 pub fn may_read(owner: pgrx::pg_sys::Oid, event: &Event) -> Result<(), Refusal> {
     let Some(relation) = event.relation else { return Ok(()) };
     if identity::may_read(relation, owner) {

@@ -1,4 +1,5 @@
-//! One step: its effects in a subtransaction of their own, its statements, the session left as it was found.
+//! Performs one step of a run: its effects in a subtransaction of their own, its statements, the session left as it was
+//! found.
 #![allow(unsafe_code)]
 use super::claimer::Claimer;
 use std::rc::Rc;
@@ -46,7 +47,7 @@ fn isolated(act: &mut Performing<'_>, scope: &dyn Scope) -> Result<Done, PgError
         use_search_path(version, None);
     }
     in_subtransaction(|| {
-        // Whatever the step sets is undone with this level.
+        // Settings that the step makes are undone with this level.
         let pinned = Pinned::new();
         use_search_path(version, Some(&pinned));
         let result = {
@@ -55,7 +56,7 @@ fn isolated(act: &mut Performing<'_>, scope: &dyn Scope) -> Result<Done, PgError
             let _timeout = limits.min().map(StatementTimeout::start);
             step.action.perform(scope, act)?
         };
-        // Only in a process of our own: a session that drives the queue by hand has temporary tables and cursors itself.
+        // Only in an executor: a session that drives the queue by hand has temporary tables and cursors of its own.
         if claimer.is_worker && executes_sql(step) {
             session::forget();
         }
@@ -69,7 +70,7 @@ fn executes_sql(step: &Step) -> bool {
     step.action.isolation() == Some(Isolation::OwnersSql)
 }
 
-/// Was the step cancelled because it took longer than a shared transaction can wait, not than its own limit?
+/// Was the step cancelled because it took longer than a shared transaction can wait, not longer than its own limit?
 pub fn was_cut_short(step: &Step, error: &PgError, took_us: i64) -> bool {
     error.sqlstate == "57014" && took_us >= SLICE_MS * 1000 && limit_of(step).is_none_or(|limit| limit > SLICE_MS)
 }
@@ -79,8 +80,8 @@ pub fn limit_of(step: &Step) -> Option<i64> {
     step.timeout_ms.or_else(|| gucs::step_timeout_ms().filter(|_| executes_sql(step)))
 }
 
-/// Gives the whole batch back if the owner lost the right to work here since the turn began: earlier steps may have
-/// taken long. Rolled back, it stays queued, and the executor leaves at its next turn.
+/// Rolls back the whole batch if the owner lost the right to run automations here since the turn began: earlier steps
+/// may have taken long. The dispatches stay queued, and the executor exits at its next turn.
 pub fn still_allowed(claimer: &Claimer) {
     if claimer.is_worker
         && let Some(reason) = owners::refusal(claimer.owner)
@@ -123,7 +124,7 @@ pub fn call_function(version: &Version, place: usize, function: &str, argument: 
     Ok(row.unwrap_or_else(|| nothing.to_owned()))
 }
 
-/// Plans kept for one step whose values change their types from run to run.
+/// Most plans kept for one step whose values change their types from run to run.
 const MOST_PLANS: usize = 8;
 
 fn run_sql(version: &Version, place: usize, sql: &str, values: &[Value]) -> Result<Outcome, PgError> {
@@ -151,7 +152,7 @@ fn run_sql(version: &Version, place: usize, sql: &str, values: &[Value]) -> Resu
     Ok(outcome)
 }
 
-/// A position in the prepared statement, told in the text that the user wrote.
+/// Translates a position in the prepared statement into one in the text that the user wrote.
 fn point_into(mut error: PgError, template: &SqlTemplate) -> PgError {
     if let Some(position) = error.position {
         let position = template.map_position(position);

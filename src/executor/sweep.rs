@@ -1,5 +1,6 @@
-//! A second look at a run that has waited for long. Nothing should be found: every wait has its wake-index rows and its
-//! timers, and whatever could have ended it was routed. What is found all the same is set right and counted.
+//! The sweep: a second evaluation of a run that has waited for long. It should find nothing: every wait has its rows in
+//! the wake-index and its timers, and every event that could have ended it was routed. A wake-up that was lost all the
+//! same is restored and counted.
 use std::collections::HashSet;
 
 use automation_core::machine::{Cause, Machine, Wait, WaitFor, Woke};
@@ -18,7 +19,8 @@ use crate::store::signals;
 use crate::store::timers::{self, Timer, TimerKind};
 use crate::store::wakes::{self, Wake};
 
-/// Sets right what is missing, and ends the waits that should have ended. True if the run can move.
+/// Restores missing timers and entries of the wake-index, and ends the waits that should have ended. True if the run
+/// can go on.
 pub fn sweep(claimer: &mut Claimer, live: &LiveRun, machine: &mut Machine<'_>, world: &RunScope<'_>) -> bool {
     let set = timers::of_run(live.id);
     let waits: Vec<Wait> = machine.state.waits().cloned().collect();
@@ -30,11 +32,11 @@ pub fn sweep(claimer: &mut Claimer, live: &LiveRun, machine: &mut Machine<'_>, w
     let mut moved = false;
     for wait in &waits {
         let is_over = wait.due.is_some_and(|due| due <= automation_core::expr::Scope::now(world).0);
-        // What is over has its timer, and what was just armed is looked at anyway.
+        // A wait that is over has its timer, and a wait that was just armed is evaluated anyway.
         if is_over || set.contains(&(wait.no, TimerKind::Arm)) || !is_fulfilled(live, machine, wait, world) {
             continue;
         }
-        // In this order: what is routed in between is queued then.
+        // In this order: a wake-up that is routed between the two checks is found in the queue by the second.
         if router::is_on_its_way(live.id, wait.no) || dispatches::is_queued(live.owner, live.id) {
             continue;
         }
@@ -47,7 +49,8 @@ pub fn sweep(claimer: &mut Claimer, live: &LiveRun, machine: &mut Machine<'_>, w
     moved
 }
 
-/// May a run whose turn it is be moved? The sweep finds one only if whoever ended before it has failed to tell.
+/// May a queued run whose turn has come go on? The sweep finds such a run only if the run that ended before it left no
+/// order to call it.
 pub fn may_call(claimer: &mut Claimer, live: &LiveRun, nudges: &[Nudge]) -> bool {
     if nudges.iter().any(|nudge| nudge.reason != Reason::Sweep) {
         return true;
@@ -108,7 +111,7 @@ fn missing_wakes(live: &LiveRun, machine: &Machine<'_>, waits: &[Wait], world: &
         .collect()
 }
 
-/// Would the wait end if it were looked at? An event does not last, so a wait for one has nothing to look at.
+/// Would the wait end if it were evaluated? An event does not last, so a wait for an event has nothing to evaluate.
 fn is_fulfilled(live: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunScope<'_>) -> bool {
     match &wait.what {
         WaitFor::Until => {

@@ -1,4 +1,4 @@
-//! One walk: the steps of a run until it suspends or ends.
+//! One walk of a run: executes its steps until it suspends or ends.
 use crate::runs::run::Run;
 use std::fmt::Write;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ use crate::runs::step_counts;
 use crate::signal::running;
 use crate::store::history::{EndedRun, Ending};
 
-/// A walk that has taken this long lets others have their turn.
+/// A walk that has taken this long suspends, so that other runs have their turn.
 const WALK_SLICE: Micros = 500_000;
 
 /// How a walk ended.
@@ -31,7 +31,7 @@ pub enum Walked {
     Ended(End),
 }
 
-/// A run on its way.
+/// A run while its steps are executed.
 pub struct Walk<'a> {
     pub claimer: &'a mut Claimer,
     pub run: &'a Run,
@@ -45,7 +45,7 @@ impl Walk<'_> {
     pub fn go(&mut self, machine: &mut Machine<'_>, world: &RunScope<'_>) -> Walked {
         let begun = clock::engine_now();
         let mut began = begun;
-        // What a step gave back matters only where another one follows.
+        // The result of a step matters only if another step follows.
         let keeps = self.version.program.steps.len() > 1;
         loop {
             let next = machine.advance(world);
@@ -84,23 +84,25 @@ impl Walk<'_> {
                 world,
                 time_left_ms: left,
             });
-            // The step may have caught the interruption and ended as if it had not been there.
+            // The step may have caught the interruption and ended as if there had been none.
             if self.claimer.is_worker {
                 running::give_way(self.run.task());
             }
             match outcome {
-                // Slower than the runs that share its transaction can wait: roll back, and give it one of its own.
+                // The step takes longer than the runs that share its transaction can wait: roll back, and give the run
+                // a transaction of its own.
                 Err(error) if self.claimer.shares && step::was_cut_short(step, &error, clock::engine_now() - began) => {
                     self.claimer.apart.was_slow(self.run.automation_id);
                     error.raise()
                 }
-                // Not the step's fault: roll back the whole transaction and try again.
+                // The error is not the step's fault: roll back the whole transaction and try again.
                 Err(error) if error.is_transient() => error.raise(),
                 Err(error) => {
                     let shown = Value::from_json(&error_json(&error, None)).unwrap_or_default();
                     let limit = left.filter(|left| step::limit_of(step).is_none_or(|own| *left <= own));
                     if error.sqlstate == "57014" && limit.is_some_and(|limit| clock::now() - wall >= limit * 1000) {
-                        // It was the run's time that was up, so that nothing else is tried.
+                        // The time limit of the run was reached, not that of the step: neither `retry` nor
+                        // `continue_on_error` of the step applies.
                         let (attempt, told) = (machine.attempt(thread), shown.to_json());
                         self.write(place, "failed", attempt, began, clock::engine_now(), None, Some(&told));
                         machine.give_up(StopStatus::Failed, "timed_out", too_late(&version.program));
@@ -116,18 +118,18 @@ impl Walk<'_> {
                     machine.done(thread, keeps.then(|| Value::from_json(&result).unwrap_or_default()));
                 }
             }
-            // What a step wrote must be seen by the next.
+            // The next step must see the rows that this one wrote.
             world.forget();
         }
     }
 
-    /// Goes no further, but puts down what has happened.
+    /// Executes no step, but records the steps that have ended.
     pub fn stay(&mut self, machine: &mut Machine<'_>) -> Walked {
         self.note(machine.take_records(), clock::engine_now());
         Walked::Suspended
     }
 
-    /// Milliseconds until the run has taken too long. What it does about a failure may take longer.
+    /// Milliseconds until the run times out. The handling of a failure may take longer, so None during it.
     fn time_left(&self, machine: &Machine<'_>, now: Micros) -> Option<i64> {
         let deadline = self.run.started_at + self.version.program.timeout?;
         // rounded up: a limit of 0 would be none
@@ -140,7 +142,8 @@ impl Walk<'_> {
             let result = record.result.as_ref().map(Value::to_json);
             let error = record.error.as_ref().map(Value::to_json);
             let (result, error) = (result.as_deref(), error.as_deref());
-            // What the machine does itself begins and ends in one; what waited was told of when it began.
+            // A step of the machine itself begins and ends at once; a step that waited was published when its wait
+            // began.
             let step = self.version.program.steps.get(record.step);
             if let Some(step) =
                 step.filter(|step| record.since.is_none() && !is_performed(step) && record.status != "skipped")
@@ -206,7 +209,7 @@ impl Walk<'_> {
             json.to_string()
         });
         let output = Some(machine.output()).filter(|output| !output.is_null()).map(|output| output.to_json());
-        // So that the run can be taken up where it failed.
+        // The state is kept so that the run can be taken up where it failed.
         let state = (ending == Ending::Failed).then(|| serde_json::to_string(&machine.state).ok()).flatten();
         EndedRun {
             error,
@@ -218,7 +221,7 @@ impl Walk<'_> {
     }
 }
 
-/// Why a run ends that took too long.
+/// The error of a run that timed out.
 pub fn too_late(program: &Program) -> Value {
     let limit = automation_core::value::Duration::from_micros(program.timeout.unwrap_or_default());
     let error = PgError {
@@ -228,7 +231,7 @@ pub fn too_late(program: &Program) -> Value {
     Value::from_json(&error_json(&error, None)).unwrap_or_default()
 }
 
-/// Does the extension perform the step, not the machine?
+/// Is the step performed by the extension, not by the machine?
 fn is_performed(step: &Step) -> bool {
     step.action.isolation().is_some()
 }

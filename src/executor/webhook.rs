@@ -1,5 +1,5 @@
-//! A webhook step: puts a message into the outbox. Run and message commit together; what becomes of the message is for
-//! the courier.
+//! A webhook step: puts a message into the outbox. Run and message commit together; the courier delivers the message
+//! later.
 use automation_core::delivery::backoff_to_json;
 use automation_core::expr::{Budget, Scope};
 use automation_core::webhook::{DEFAULT_ATTEMPTS, DEFAULT_TIMEOUT_MS, Receiver, Webhook};
@@ -13,7 +13,8 @@ use crate::runs::run::Run;
 use crate::store::endpoints::{self, Endpoint};
 use crate::store::outbox::{self, NewMessage};
 
-/// Puts a message into the outbox. Returns the result of the step as JSON. An error rolls back what this step did and nothing else.
+/// Puts a message into the outbox. Returns the result of the step as JSON. An error rolls back the effects of this step
+/// and no others.
 pub fn order(run: &Run, step: &str, webhook: &Webhook, scope: &dyn Scope) -> Result<String, PgError> {
     in_subtransaction(|| {
         let endpoint = match &webhook.receiver {
@@ -51,7 +52,7 @@ pub fn order(run: &Run, step: &str, webhook: &Webhook, scope: &dyn Scope) -> Res
             max_attempts: attempts.or(to.map(|to| to.max_attempts)).unwrap_or(DEFAULT_ATTEMPTS as i32),
             backoff: backoff.as_deref(),
             created_at: clock::engine_now(),
-            // The courier goes by the clock on the wall, whatever clock this session has set.
+            // The courier goes by the wall clock, even if this session has set another clock.
             next_at: now,
         });
         let queued = queued.ok_or_else(|| PgError::new("XX000", "a message was not put into the outbox"))?;

@@ -1,4 +1,4 @@
-//! The rows that a batch leaves behind, in one go at its end.
+//! Writes all rows that a batch leaves behind, at its end.
 use super::claimer::Claimer;
 use crate::pg::clock;
 use crate::pg::failpoint::failpoint;
@@ -15,7 +15,7 @@ use crate::store::live::{self, LiveRun};
 use crate::store::timers::{self, Timer};
 use crate::store::wakes::{self, Wake};
 
-/// Writes what became of the runs of a batch and removes its dispatches.
+/// Writes the outcomes of a batch and removes its dispatches.
 pub fn write(
     claimer: &mut Claimer,
     ended: &[EndedRun],

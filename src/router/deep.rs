@@ -1,4 +1,4 @@
-//! Automations that feed themselves until the chain of causes is cut off. They are paused: each further change would do as
+//! Pauses automations that feed themselves until the chain of causes is cut off: each further change would cause as
 //! many runs again.
 use automation_core::gate::apart;
 use automation_core::gate::hot::Chain;
@@ -17,7 +17,7 @@ use crate::store::history::{EndedRun, Ending};
 use crate::store::log::{self, Entry};
 use crate::store::tenant_pauses;
 
-/// How many refusals of an automation are looked into in one batch: each look walks a chain of causes.
+/// How many refusals of an automation are examined in one batch: each examination walks a chain of causes.
 const LOOKED_INTO: usize = 20;
 
 /// An event that did not start an automation because it is too deep in a chain.
@@ -25,7 +25,7 @@ pub(super) struct Cut {
     automation_id: i32,
     owner: pg_sys::Oid,
     name: String,
-    /// The tenant for which alone a shared automation is paused.
+    /// The tenant, if a shared automation is to be paused for this tenant only.
     tenant: Option<String>,
     cause: i64,
     event_id: i64,
@@ -35,8 +35,8 @@ pub(super) struct Cut {
 }
 
 impl Plan {
-    /// Remembers that an event was too deep for an automation. `trigger_no` is that of the trigger that fired; a run that
-    /// was ordered has a record already.
+    /// Notes that an event was too deep in a chain for an automation. `trigger_no` is that of the trigger that fired;
+    /// None for a run that was ordered, whose row in the history the caller writes.
     pub(super) fn cut(&mut self, active: &Active, event: &Event, trigger_no: Option<i16>, called: bool) {
         let Some(cause) = event.cause_run.filter(|_| gucs::hot_flow() != HotFlow::Off) else { return };
         let same = self.cuts.iter().filter(|cut| cut.automation_id == active.automation_id);
@@ -62,8 +62,8 @@ impl Plan {
         });
     }
 
-    /// Pauses those automations whose own runs are among the causes, a shared one for the tenant of the event. An automation
-    /// that another session is changing is left alone until the next chain is cut off.
+    /// Pauses the automations whose own runs are among the causes; a shared automation is paused for the tenant of the
+    /// event. An automation that another session is changing is left alone until the next chain is cut off.
     pub(super) fn pause_loops(&mut self) {
         for cut in std::mem::take(&mut self.cuts) {
             let own = goes_back_to(cut.automation_id, cut.cause, cut.chain.depth);

@@ -1,4 +1,4 @@
-//! The active definitions, compiled, as the current snapshot has them.
+//! The active automations, compiled, as the current snapshot shows them, and an index of the topics they listen to.
 use crate::definitions::versions::compile_stored;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -31,17 +31,17 @@ pub struct Active {
     pub program: Rc<Program>,
 }
 
-/// All of them, and who listens to what.
+/// All active automations, and which of them listen to which topics.
 #[derive(Default)]
 pub struct Definitions {
-    /// The state of the definitions of which they are; none before the first look.
+    /// The fingerprint of the stored definitions that these were loaded from; none before the first load.
     fingerprint: Option<(i64, i64)>,
     active: Vec<Active>,
     by_id: HashMap<i32, usize>,
     /// Topics without a wildcard, and the automations and triggers that listen to each.
     exact: HashMap<String, Vec<(usize, usize)>>,
     patterns: TopicIndex<(usize, usize)>,
-    /// Topics that a trigger does not fire on, but that may break what it holds.
+    /// Topics that a trigger does not fire on, but whose events may break its hold.
     holders: HashMap<String, Vec<(usize, usize)>>,
     held: HeldFields,
     derivers: Rc<Derivers>,
@@ -49,7 +49,7 @@ pub struct Definitions {
     subscriptions: Vec<Subscription>,
     /// Automations that are paused for a tenant.
     paused_tenants: HashSet<(i32, String)>,
-    /// What all of these listen to.
+    /// All topics that these listen to.
     ears: Rc<Ears>,
     /// Compiled once per version: versions never change.
     programs: HashMap<i32, Rc<Program>>,
@@ -57,11 +57,11 @@ pub struct Definitions {
 
 thread_local! {
     static CURRENT: RefCell<Definitions> = RefCell::new(Definitions::default());
-    /// What was loaded was also written down (which fields are followed), and that has been rolled back.
+    /// Loading the definitions also recorded the fields to follow, and that record has been rolled back.
     static ROLLED_BACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work` with the definitions as this snapshot has them; they are read again only if they changed.
+/// Calls `work` with the definitions as this snapshot shows them; they are read again only if they changed.
 pub fn with_current<R>(work: impl FnOnce(&Definitions) -> R) -> R {
     let fingerprint = automations::fingerprint();
     let stale = CURRENT.with(|current| current.borrow().fingerprint != Some(fingerprint));
@@ -83,8 +83,8 @@ pub fn note_changes(events: &[Event]) {
     }
 }
 
-/// Begins to follow fields. A session whose open transaction does the same must not hold up routing, so a worker that
-/// would have to wait for it comes back to this later.
+/// Begins to follow fields. The open transaction of a session that does the same must not delay routing, so a worker
+/// that would have to wait for it tries again later.
 fn follow(held: &HeldFields) {
     if !process::is_worker() {
         return held.follow();
@@ -154,8 +154,8 @@ fn load(fingerprint: (i64, i64), mut programs: HashMap<i32, Rc<Program>>) -> Def
     definitions
 }
 
-/// What this snapshot has that listens. Waits come and go too fast to be asked one by one: while there may be any, all
-/// is heard.
+/// The topics that the definitions in this snapshot listen to. Waits come and go too fast to be asked one by one: while
+/// there may be any, all topics are read.
 pub fn ears() -> Rc<Ears> {
     if wakes::any() { Rc::new(Ears::open()) } else { with_current(|definitions| definitions.ears.clone()) }
 }
@@ -171,7 +171,7 @@ impl Definitions {
         self.paused_tenants.contains(&(automation, tenant.clone()))
     }
 
-    /// Everything that triggers, holds, conditions, derived events and subscriptions listen to.
+    /// All topics that triggers, holds, conditions, derived events and subscriptions listen to.
     fn all_ears(&self) -> Ears {
         let mut ears = if self.patterns.is_empty() { Ears::closed() } else { Ears::open() };
         let topics = self.exact.keys().chain(self.holders.keys());
@@ -180,23 +180,23 @@ impl Definitions {
         ears
     }
 
-    /// Whom else to tell of events.
+    /// The subscriptions: which channels are notified of which topics.
     pub fn subscriptions(&self) -> &[Subscription] {
         &self.subscriptions
     }
 
-    /// What gives changes further topics.
+    /// The rules that give changes further topics.
     pub fn derivers(&self) -> &Derivers {
         &self.derivers
     }
 
-    /// Which roles hear which events.
+    /// The grants that say which roles hear which events.
     pub fn hearing(&self) -> &Hearing {
         &self.hearing
     }
 
     fn listen(&mut self, pattern: &str, listener: (usize, usize)) {
-        // most are plain topics of one kind, and those are found with a single look
+        // most patterns are plain topics of one kind, and those are found with one lookup
         if pattern.is_empty() || pattern.contains(['*', '#']) {
             self.patterns.insert(pattern, listener);
         } else {
@@ -204,8 +204,8 @@ impl Definitions {
         }
     }
 
-    /// Calls `found` for every trigger that listens to the topic, at most once each. The cost depends on what is found,
-    /// not on how many automations there are.
+    /// Calls `found` for every trigger that listens to the topic, at most once each. The cost depends on the number of
+    /// triggers found, not on the number of automations.
     pub fn for_each_match(&self, topic: &str, mut found: impl FnMut(&Active, usize)) {
         for (place, trigger_no) in self.exact.get(topic).into_iter().flatten() {
             found(&self.active[*place], *trigger_no);
@@ -213,7 +213,7 @@ impl Definitions {
         self.patterns.each_match(topic, |(place, trigger_no)| found(&self.active[*place], *trigger_no));
     }
 
-    /// Calls `found` for every trigger that does not listen to the topic, but may hold what an event on it breaks.
+    /// Calls `found` for every trigger that does not listen to the topic, but whose hold an event on it may break.
     pub fn for_each_holder(&self, topic: &str, mut found: impl FnMut(&Active, usize)) {
         for (place, trigger_no) in self.holders.get(topic).into_iter().flatten() {
             found(&self.active[*place], *trigger_no);

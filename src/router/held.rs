@@ -1,5 +1,5 @@
-//! Following the fields that conditions ask about with `for`, as the log goes by. Nothing else knows when a field of a
-//! row last changed; and nothing is followed that no active automation asks for.
+//! Records when fields last changed, for conditions with `for`, while events are routed. There is no other record of
+//! when a field of a row last changed; only fields that an active automation asks about are followed.
 use crate::runs::field_age::changed;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -13,17 +13,17 @@ use crate::store::field_changes::{self, FieldChange};
 
 /// Longer than any `for`, which is 30 days at most.
 const MEMORY: Micros = 31 * 86_400_000_000;
-/// How often what is too old is dropped.
+/// How often records that are too old are deleted.
 const FORGET_EVERY: Micros = 3_600_000_000;
 
 thread_local!(static FORGOTTEN_AT: Cell<Micros> = const { Cell::new(0) });
 
-/// Fields by kind.
+/// The followed fields, by kind.
 #[derive(Debug, Default)]
 pub struct HeldFields(BTreeMap<String, BTreeSet<String>>);
 
 impl HeldFields {
-    /// Adds what an automation asks about.
+    /// Adds the fields that the conditions of an automation ask about.
     pub fn add(&mut self, program: &Program) {
         for (kind, field) in program.conditions().into_iter().flat_map(Condition::held_fields) {
             self.0.entry(kind).or_default().insert(field);
@@ -35,7 +35,7 @@ impl HeldFields {
         self.0.keys()
     }
 
-    /// Begins to follow what is new, and stops following the rest.
+    /// Begins to follow new fields, and stops following fields that are not asked about any more.
     pub fn follow(&self) {
         let pairs = self.0.iter().flat_map(|(kind, fields)| fields.iter().map(move |field| (kind, field)));
         let (kinds, fields): (Vec<&str>, Vec<&str>) =
@@ -43,7 +43,7 @@ impl HeldFields {
         field_changes::follow(&kinds, &fields, clock::engine_now());
     }
 
-    /// Notes what a batch of events changed, in the order of the events.
+    /// Records the fields that a batch of events changed, in the order of the events.
     pub fn note(&self, events: &[Event]) {
         if self.0.is_empty() {
             return;

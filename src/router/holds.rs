@@ -1,9 +1,9 @@
-//! Stage 1 for triggers with `hold_for`: which events may begin, go on with or break what is held.
+//! Stage 1 for triggers with `hold_for`: selects the events that may begin, continue or break a hold.
 //!
-//! What fires such a trigger becomes a dispatch, as for any other. What does not fire it may make false what is held: it
-//! becomes a dispatch only if something is held, or is about to be because a dispatch that fires it is queued. All
-//! dispatches about one entity share an ordering key, so they are executed in the order of the events; and so are those
-//! of its timers, which come when everything that was committed before is routed.
+//! An event that fires such a trigger becomes a dispatch, as for any other trigger. An event that does not fire it may
+//! make a hold false: it becomes a dispatch only if there is a hold, or is about to be because a dispatch that fires
+//! the trigger is queued. All dispatches about one entity share an ordering key, so they are executed in the order of
+//! the events; and so are those of its timers, which are taken when all events that were committed before are routed.
 use std::collections::HashSet;
 use std::rc::Rc;
 
@@ -16,26 +16,26 @@ use crate::event_log::events::{Event, Op};
 use crate::store::dispatches::{NewDispatch, Reason};
 use crate::store::dwells::{self, Place};
 
-/// What a batch knows of holding.
+/// The holds that a batch of the router may affect.
 #[derive(Default)]
 pub struct Holds {
-    /// Something is held, or was about to be when the batch began.
+    /// There is a hold, or a dispatch that may begin one was queued when the batch began.
     any: Option<bool>,
-    /// The batch itself fires something.
+    /// An event of the batch itself fires a trigger with `hold_for`.
     fired: bool,
-    /// Dispatches of the batch, by their place, that nobody may need.
+    /// Checks in the batch, by their index among its dispatches, that are dropped if no hold needs them.
     doubtful: Vec<(usize, Place)>,
 }
 
 impl Holds {
-    /// May anything be held?
+    /// May there be a hold?
     fn any(&mut self) -> bool {
         self.fired || *self.any.get_or_insert_with(dwells::any)
     }
 }
 
-/// What an event is held under. Entities are told apart by kind and id alone: one that goes over to another tenant is
-/// still the same.
+/// The key of the hold that an event concerns. Entities are told apart by kind and id alone: an entity that goes over
+/// to another tenant is still the same.
 pub fn key_of(event: &Event) -> String {
     let entity = event.entity_id.as_deref();
     let tenant = event.tenant.as_deref().filter(|_| entity.is_none() || event.kind.is_none());
@@ -43,7 +43,7 @@ pub fn key_of(event: &Event) -> String {
 }
 
 impl Plan {
-    /// A trigger with `hold_for` hears an event.
+    /// Adds the dispatch by which a trigger with `hold_for` learns of an event.
     pub fn hear(
         &mut self,
         active: &Active,
@@ -62,7 +62,7 @@ impl Plan {
         if fired {
             self.holds.fired = true;
             let mut dispatch = self.dispatch(active, event, trigger_no as i16, Reason::Hold, None);
-            // It may be held, and starts nothing by itself.
+            // It may begin a hold, and starts no run by itself.
             dispatch.cause = dispatch.event.take();
             dispatch.topic = derived.cloned();
             dispatch.ordering_key = Some(ordering_key);
@@ -73,7 +73,7 @@ impl Plan {
         }
     }
 
-    /// A dispatch that looks at what is held under an ordering key.
+    /// A dispatch that evaluates the holds under an ordering key.
     fn check(&self, active: &Active, event: &Event, trigger_no: usize, ordering_key: i64) -> NewDispatch {
         NewDispatch {
             owner: active.owner,
@@ -94,7 +94,7 @@ impl Plan {
         }
     }
 
-    /// What does not fire a trigger, but may break what it holds.
+    /// Adds checks for an event that fires no trigger on this topic, but may break a hold.
     pub fn check_holders(&mut self, definitions: &Definitions, topic: &str, event: &Event) {
         definitions.for_each_holder(topic, |active, trigger_no| {
             let Some(trigger) = active.program.triggers.get(trigger_no) else { return };
@@ -109,7 +109,7 @@ impl Plan {
         });
     }
 
-    /// Every entity of a kind is gone.
+    /// Adds a check for each hold of a trigger: every entity of its kind is gone.
     fn check_all(&mut self, active: &Active, trigger: &Trigger, trigger_no: usize, event: &Event) {
         let fires =
             |dispatch: &&NewDispatch| dispatch.reason == Reason::Hold && dispatch.automation_id == active.automation_id;
@@ -117,20 +117,20 @@ impl Plan {
         let mut keys: HashSet<i64> = batch.collect();
         keys.extend(dwells::ordering_keys(active.automation_id, &trigger.id));
         let checks = keys.into_iter().map(|key| {
-            // Behind what is queued about any of them, whichever tenant it belongs to: TRUNCATE belongs to none.
+            // Behind the queued dispatches about any of the entities, of all tenants: TRUNCATE belongs to no tenant.
             NewDispatch { behind: true, ..self.check(active, event, trigger_no, key) }
         });
         let checks: Vec<NewDispatch> = checks.collect();
         self.dispatches.extend(checks);
     }
 
-    /// Drops the checks that nobody needs.
+    /// Drops the checks for which there is no hold, nor a dispatch that may begin one.
     pub fn settle_checks(&mut self) {
         let doubtful = std::mem::take(&mut self.holds.doubtful);
         let keys: Vec<i64> = doubtful.iter().filter_map(|(at, _)| self.dispatches[*at].ordering_key).collect();
         let (at, places): (Vec<usize>, Vec<Place>) = doubtful.into_iter().unzip();
         if !places.is_empty() {
-            // In this order: what is executed in between is held by then.
+            // In this order: a dispatch that is executed between the two queries is found as a hold by the second.
             let mut firing = dwells::queued(&keys);
             let held = dwells::find(&places);
             let (mut no, mut next) = (0, at.iter().enumerate().peekable());

@@ -1,6 +1,6 @@
-//! Where new work is put into the queue, so that no tenant has to wait for all that another has queued (see
-//! `automation_core::fairness`). What is known of the lanes is kept in memory; a router that finds that another one has
-//! been at work since begins anew.
+//! Gives new dispatches their places in the queue, so that no tenant has to wait for all the dispatches that another
+//! tenant has queued (see `automation_core::fairness`). The state of the lanes is kept in memory; a router that finds
+//! that another router has given places since reads it anew.
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -12,21 +12,21 @@ use crate::pg::append::{last_drawn, skip_ids};
 use crate::pg::key_lock::{self, Sort};
 use crate::store::dispatches::{self, NewDispatch, Reason};
 
-/// The sequence that says up to which turn places were given away.
+/// The sequence whose value is the last turn in which places were given.
 const TURNS: &str = "dispatch_id_seq";
 
 /// The lanes of one owner and priority.
 struct Known {
     lanes: Lanes,
-    /// Everything below is done.
+    /// Every dispatch below this id is done.
     floor: i64,
-    /// The highest place that we have given away.
+    /// The highest place that this process has given.
     highest: Option<i64>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The last turn that anybody gave away, when we were here last.
+    /// The last turn that any process had given when this process gave places last.
     given: i64,
     known: HashMap<(pg_sys::Oid, i32), Known>,
 }
@@ -38,11 +38,12 @@ pub fn place(rows: &mut [NewDispatch]) {
     if rows.is_empty() {
         return;
     }
-    // One at a time: drain() and the conductor may be at it together, and no two rows have the same place.
+    // One process at a time: drain() and the conductor may give places at the same time, and no two rows may have the
+    // same place.
     let placing = key_lock::wait_for_a_while(Sort::Places, 0);
     definitions::with_current(|definitions| {
         STATE.with_borrow_mut(|state| {
-            // No turn that anybody gave away before is higher than this.
+            // No turn that any process gave before is higher than this.
             let given = last_drawn(TURNS).unwrap_or_default();
             if given != state.given {
                 state.known.clear();
@@ -60,7 +61,7 @@ pub fn place(rows: &mut [NewDispatch]) {
                     served.push(key);
                 }
                 row.id = match row.reason {
-                    // What may have broken it comes first, in whichever lane.
+                    // Events that may have broken the hold come first, in all lanes.
                     Reason::HoldOver => known.lanes.place_last(),
                     _ => known.lanes.place(lane, row.behind),
                 };
@@ -71,7 +72,7 @@ pub fn place(rows: &mut [NewDispatch]) {
             skip_ids(TURNS, top);
             state.given = top;
             if below {
-                // Executors must not trust what they know of how far the queue is empty.
+                // Executors must discard their floors: this dispatch may be below them.
                 crate::signal::at_commit::return_claims_at_commit();
             }
         });
@@ -86,7 +87,7 @@ impl Known {
         Known { lanes: Lanes::new(priority, highest, given), floor: from, highest: None }
     }
 
-    /// Finds out what is being served.
+    /// Reads the lowest place in the queue: the turn that is being served.
     fn look(&mut self, owner: pg_sys::Oid, priority: i32) {
         let (_, to) = fairness::class(priority);
         let lowest = dispatches::lowest(owner, self.floor, to);

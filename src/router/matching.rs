@@ -1,4 +1,4 @@
-//! Which triggers an event fires, as far as the event alone can tell.
+//! Finds the triggers that an event fires, as far as the event alone decides it.
 use std::cell::RefCell;
 use std::collections::HashSet;
 
@@ -25,8 +25,8 @@ use crate::store::log::{self, Entry};
 use crate::store::stats::Counts;
 
 impl Plan {
-    /// Asks every trigger on the event's topics: its own first, then those derived from it, in their order. A trigger
-    /// fires once for an event at most, on the first topic on which nothing speaks against it.
+    /// Asks every trigger on the event's topics: its own topic first, then those derived from it, in their order. A
+    /// trigger fires once at most for an event, on the first topic on which no check refuses it.
     pub(super) fn match_event(&mut self, definitions: &Definitions, event: &Event, derived: &[DerivedTopic]) {
         if event.relation.is_some() && event.tenant.as_deref().is_some_and(|tenant| !starts_runs(tenant)) {
             warn_of_reserved(event);
@@ -119,7 +119,7 @@ impl Plan {
             } else if fires {
                 let mut dispatch = self.dispatch(active, event, trigger_no as i16, Reason::Trigger, None);
                 if !trigger.has_pure_change() {
-                    // What it remembers of a number depends on the order of the changes.
+                    // The remembered side of the threshold depends on the order of the changes.
                     let id = active.automation_id.to_string();
                     dispatch.ordering_key.get_or_insert_with(|| hash(&[&id, "hold", &key_of(event)]));
                 }
@@ -131,7 +131,7 @@ impl Plan {
         }
     }
 
-    /// Is the event, on this topic, for automations of the owner?
+    /// May automations of the owner hear the event on this topic?
     pub(super) fn may_hear(
         &self,
         definitions: &Definitions,
@@ -147,7 +147,7 @@ impl Plan {
         }
     }
 
-    /// Does the automation see the event in the form under way?
+    /// Is the view of the event that is being matched for this automation?
     pub(super) fn is_for(&self, active: &Active) -> bool {
         match self.audience {
             Audience::All => true,
@@ -156,7 +156,8 @@ impl Plan {
         }
     }
 
-    /// Has the entity come from another tenant? Its earlier changes are queued with that one's, and come first.
+    /// Has the entity come from another tenant? Its earlier changes are queued in the lane of that tenant, and come
+    /// first.
     pub(super) fn changes_tenant(&self, event: &Event) -> bool {
         self.tenant_columns.has_moved(event)
     }
@@ -165,7 +166,7 @@ impl Plan {
         self.counts.entry((active.automation_id, trigger_no as i16)).or_default()
     }
 
-    /// Does an event fire a trigger, as far as the event alone can tell?
+    /// Does an event fire a trigger, as far as the event alone decides it?
     fn fires(
         &mut self,
         active: &Active,
@@ -181,7 +182,8 @@ impl Plan {
             self.count(active, trigger_no).filter_errors += 1;
             return false;
         }
-        // A run would tell the owner which row changed, and a filter what is in it: neither is evaluated.
+        // A run would tell the owner which row changed, and a filter would tell the values in it: no filter is
+        // evaluated and no run started.
         let closed = event.relation.filter(|relation| {
             let key = (active.owner, *relation);
             !*self.readers.entry(key).or_insert_with(|| identity::may_read(*relation, active.owner))
@@ -211,7 +213,7 @@ impl Plan {
                     self.note_filter_error(active, Some(event), &trigger.id, &told);
                     return false;
                 }
-                // Not what the trigger is about, as if it were on another topic.
+                // The trigger is not about such a change: not counted, as if the event were on another topic.
                 Err(_) => return false,
             }
         }
@@ -234,8 +236,8 @@ impl Plan {
     }
 }
 
-/// The engine's own events are for triggers that ask for them by name; and no automation is started by an event that goes back
-/// to a run of its own.
+/// Is an event of the engine for this trigger? Such events are for triggers that name them; and no automation is
+/// started by an event that goes back to a run of its own.
 fn wants(active: &Active, trigger: &Trigger, event: &Event, topic: &str) -> bool {
     trigger.patterns.iter().any(|pattern| engine::hears(pattern, topic))
         && !engine::goes_back_to(event.payload.as_deref(), &active.name)
@@ -246,7 +248,7 @@ pub(super) fn ran_out<T>(result: &Result<T, ExprError>) -> bool {
     matches!(result, Err(error) if error.kind == ExprErrorKind::BudgetExceeded)
 }
 
-/// A filter that could not be evaluated: which one, and why.
+/// A filter that could not be evaluated, with the error.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct FilterError {
     automation_id: i32,
@@ -256,7 +258,8 @@ pub(super) struct FilterError {
 }
 
 impl Plan {
-    /// A filter could not be evaluated. The events of a batch with the same error are told of together.
+    /// Notes that a filter could not be evaluated. The events of a batch with the same error share one entry in the
+    /// log.
     pub(super) fn note_filter_error(&mut self, active: &Active, event: Option<&Event>, trigger: &str, message: &str) {
         let (automation_id, owner) = (active.automation_id, active.owner);
         let error = FilterError { automation_id, owner, trigger: trigger.to_owned(), message: message.to_owned() };
@@ -286,12 +289,12 @@ impl Plan {
 
 thread_local! {
     static WARNED: RefCell<HashSet<String>> = RefCell::new(HashSet::new());
-    /// Versions of automations and tables for which the log has said that the owner may not read the table.
+    /// Versions of automations and tables for which the log has an entry that the owner may not read the table.
     static TOLD_OF_RIGHTS: RefCell<HashSet<(i32, pg_sys::Oid)>> = RefCell::new(HashSet::new());
 }
 
 /// Logs, once for each version of an automation and table, that changes of the table start no run because the
-/// automation's owner may not read it. How many changes that were is counted in automation.stat_gates.
+/// automation's owner may not read it. The number of such changes is in automation.stat_gates.
 fn log_no_rights(active: &Active, relation: pg_sys::Oid) {
     if !TOLD_OF_RIGHTS.with_borrow_mut(|told| told.insert((active.version_id, relation))) {
         return;
@@ -310,7 +313,7 @@ fn log_no_rights(active: &Active, relation: pg_sys::Oid) {
     });
 }
 
-/// Says, once for each kind, that its rows start nothing because of the name of their tenant.
+/// Logs, once for each kind, that its rows start no run because of the name of their tenant.
 fn warn_of_reserved(event: &Event) {
     let kind = event.kind.clone().unwrap_or_default();
     if !WARNED.with_borrow_mut(|warned| warned.insert(kind.clone())) {

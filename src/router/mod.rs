@@ -51,34 +51,38 @@ use matching::FilterError;
 pub use sweep::{Swept, has_turn_coming, is_on_its_way, sweep};
 pub use ticks::compute_ticks_anew;
 
-/// What a turn of the router did.
+/// The result of one turn of the router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Routed {
-    /// Somebody else is routing.
+    /// Another session or process is routing.
     Busy,
     /// Events read and dispatches written; `more` if the batch was cut off by the limit.
     Events { events: usize, dispatches: usize, more: bool, owners: Vec<pg_sys::Oid> },
 }
 
-/// Routes up to `limit` committed events and, unless it is known that none is due, up to as many timers that are.
+/// Routes up to `limit` committed events and, if `with_timers`, up to as many due timers. The caller passes false if it
+/// knows that none is due.
 pub fn route(limit: i64, with_timers: bool) -> Routed {
     as_engine(|| {
         let Some(mut cursor) = cursor_store::take() else { return Routed::Busy };
         failpoint("route_taken");
         let Some(to) = cursor.end_of_batch() else { return Routed::Busy };
         cursor.look_ahead();
-        // Asked after the batch's end was set: whoever listened before a change that is in it was committed is heard of.
+        // Read after the batch's end is fixed, so that every automation activated before a change in this batch was
+        // committed is included.
         let ears = definitions::ears();
         let Batch { members, events, position, done } = next_events(&cursor, &to, limit, &ears);
         failpoint("route_read");
-        // What was committed before a deadline beats it: timers come when all that can be seen is routed, and behind it.
+        // A change that was committed before a deadline beats it: timers are taken when all visible events are routed,
+        // and are queued behind them.
         let only_for = clock::set_clock().map(|_| identity::outer_user());
         let timers = Timers { most: if done && with_timers { limit } else { 0 }, by: to.at, held: true, only_for };
         definitions::note_changes(&events);
         let (ahead, events): (Vec<Event>, Vec<Event>) =
             events.into_iter().partition(|event| cursor.is_ahead(event.xid, event.id));
         let members = members - ahead.len();
-        // The turn of a queue is looked for once more: a run that joined the queue while drain() was open was not visible there.
+        // The next run of a queue is looked for once more: a run that joined the queue while the transaction of drain()
+        // was open was not visible there.
         let events: Vec<Event> = events.into_iter().chain(ahead.into_iter().filter(wakes::is_turn)).collect();
         let (dispatches, owners, many) = route_events(&events, timers);
         failpoint("route_written");
@@ -88,15 +92,15 @@ pub fn route(limit: i64, with_timers: bool) -> Routed {
             cursor_store::advance(&to, position);
         }
         failpoint("route_advanced");
-        // Timers that have come since the batch began are for the next one.
+        // Timers that have become due since the batch began are for the next batch.
         Routed::Events { events: members, dispatches, more: !done || many || cursor.to.is_some(), owners }
     })
 }
 
-/// Routes the events that the current transaction has written so far: drain() inside a transaction that is still open. Only
-/// this transaction sees these events and the dispatches made of them, so the router's cursor is not needed, and other
-/// sessions go on routing. The changed fields are recorded after the commit, by the router whose batch reaches these
-/// events: recording a field change locks its row, which must not stay locked while this transaction is open.
+/// Routes the events that the current transaction has written so far: drain() inside a transaction that is still open.
+/// Only this transaction sees these events and the dispatches made of them, so the router's cursor is not needed, and
+/// other sessions go on routing. The changed fields are recorded after the commit, by the router whose batch reaches
+/// these events: recording a field change locks its row, which must not stay locked while this transaction is open.
 pub fn route_own(above: i64) -> (usize, i64) {
     as_engine(|| {
         events::insert_buffered();
@@ -104,7 +108,7 @@ pub fn route_own(above: i64) -> (usize, i64) {
         if xid == 0 {
             return (0, above);
         }
-        // An earlier drain() of this transaction may have been further already.
+        // An earlier drain() of this transaction may have routed further already.
         let above =
             cursor_store::ahead().iter().filter(|(own, _)| *own == xid).map(|(_, id)| *id).fold(above, i64::max);
         let besides = ids::own();
@@ -116,13 +120,14 @@ pub fn route_own(above: i64) -> (usize, i64) {
         let Some(last) = events.last().map(|event| event.id) else { return (0, above) };
         route_events(&events, Timers::default());
         cursor_store::note_ahead(xid, last);
-        // What it queued has lower places than what others queue before it commits.
+        // The dispatches inserted here have lower ids than those that other sessions insert before this transaction
+        // commits, so the claimers must reset their floors at the commit.
         crate::signal::at_commit::return_claims_at_commit();
         (events.len(), last)
     })
 }
 
-/// Turns timers that are due into work, without routing events. 0 while somebody else is routing.
+/// Turns due timers into dispatches, without routing events. 0 while another session or process is routing.
 pub fn run_timers(limit: i64) -> usize {
     as_engine(|| {
         if cursor_store::take().is_none() {
@@ -132,8 +137,8 @@ pub fn run_timers(limit: i64) -> usize {
     })
 }
 
-/// Turns due timers into dispatches, but only timers of roles that the session can SET ROLE to, and without the router's
-/// cursor, so that another session can route meanwhile.
+/// Turns due timers into dispatches, but only timers of roles that the session can SET ROLE to, and without the
+/// router's cursor, so that another session can route meanwhile.
 pub fn run_own_timers(limit: i64) -> usize {
     as_engine(|| {
         let queued = due_timers(limit, Some(identity::outer_user()));
@@ -145,24 +150,24 @@ pub fn run_own_timers(limit: i64) -> usize {
 }
 
 fn due_timers(limit: i64, only_for: Option<pg_sys::Oid>) -> usize {
-    // What is held may be broken by what is not routed yet.
+    // A hold may be broken by an event that is not routed yet.
     route_events(&[], Timers { most: limit, by: clock::now(), held: !anything_new(), only_for }).0
 }
 
-/// Which timers are taken with a batch.
+/// The timers that are taken with a batch.
 #[derive(Default)]
 struct Timers {
     most: i64,
-    /// Those due by then: what was committed before that is routed.
+    /// Only timers due by then: all events committed before that time are routed.
     by: Micros,
-    /// Also those of what is held.
+    /// Also timers of holds.
     held: bool,
-    /// Only those of roles that this one can become.
+    /// Only timers of roles that this role can become.
     only_for: Option<pg_sys::Oid>,
 }
 
-/// Matches events against all active triggers and all waits, takes up to so many timers that are due, and writes what
-/// follows. Says how many dispatches that were, whose, and whether more timers may be due.
+/// Matches events against all active triggers and all waits, takes due timers, and writes the dispatches that follow.
+/// Returns how many dispatches were written, their owners, and whether more timers may be due.
 fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, bool) {
     let now = clock::now();
     let mut plan = Plan {
@@ -184,17 +189,18 @@ fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, b
     if !events.is_empty() {
         definitions::with_current(|definitions| {
             let topics = definitions.derivers().of_events(events, now);
-            // Waits come first: a run that is woken by an event and one that is started by it go in this order.
+            // Waits come first: a run that an event wakes is queued before a run that the same event starts.
             plan.dispatches.extend(wakes::of_events(events, &topics, now));
             for view in events.iter().filter_map(|event| plan.tenant_columns.views(event)).flatten() {
-                // Waits for the state were told of the event itself.
+                // Waits for a state were woken by the event itself.
                 let topics = definitions.derivers().of_events(std::slice::from_ref(&view), now);
                 let woken = wakes::of_events(std::slice::from_ref(&view), &topics, now).into_iter();
                 plan.dispatches.extend(woken.filter(|dispatch| dispatch.reason == Reason::Event));
             }
             subscribers::tell(definitions.subscriptions(), definitions.hearing(), events, &topics);
             for event in events {
-                // Between two events nothing is half done: a batch that ends here is routed again.
+                // Interrupts are served between two events, where no event is half routed: a batch that ends here is
+                // routed again.
                 watch::serve();
                 match event.op {
                     Op::Started => plan.start(definitions, event),
@@ -221,31 +227,31 @@ fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, b
     (dispatches, owners, many)
 }
 
-/// Which automations an event, or a tenant's view of it, is for.
+/// The automations that an event, or a tenant's view of it, is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Audience {
     All,
-    /// Those without a tenant: the event is an update that moves an entity from one tenant to another.
+    /// Automations without a tenant: the event is an update that moves an entity from one tenant to another.
     Shared,
-    /// Those of a tenant: the event is what that tenant sees of such an update.
+    /// Automations of a tenant: the event is that tenant's view of such an update.
     Tenants,
 }
 
-/// What routing a batch comes to.
+/// All rows that routing a batch will write, collected before they are written.
 struct Plan {
     now: Micros,
     dispatches: Vec<NewDispatch>,
     ended: Vec<EndedRun>,
     counts: HashMap<(i32, i16), Counts>,
-    /// Which owners may read which tables.
+    /// Whether an owner may read a table, by (owner, table).
     readers: HashMap<(pg_sys::Oid, pg_sys::Oid), bool>,
-    /// Events that a trigger was not asked about, by the reason.
+    /// Events that were withheld from a trigger, counted by the reason.
     refused: HashMap<Refused, i64>,
-    /// Which roles have the privileges of which.
+    /// Cached answers to whether one role has the privileges of another.
     privileges: Privileges,
     started: Vec<i64>,
     tenant_columns: TenantColumns,
-    /// Which automations the event, or the view of it, is for that is being matched.
+    /// The automations that the event, or the view of it, being matched is for.
     audience: Audience,
     holds: Holds,
     /// Filters that could not be evaluated: how often, and for which event last.
@@ -335,13 +341,13 @@ fn automation_freed(event: &Event) -> Option<i32> {
     }
 }
 
-/// Runs that share a key start in the order of their events.
+/// The ordering key of a run: runs that share a key start in the order of their events.
 fn ordering_key(active: &Active, event: &Event, now: Micros) -> Option<i64> {
     let id = active.automation_id.to_string();
     let program = &active.program;
     if program.limits.mode == Mode::Queued {
-        // First come, first served, and who comes first is decided here. A key that only an executor can work out puts
-        // all of the automation's runs into one line.
+        // Mode `queued` serves runs first come, first served, and their order is decided here. If the key can be
+        // computed only by an executor, all runs of the automation share one ordering key.
         let scope = EventScope::new(event, now);
         let (tenant, entity) = (event.tenant.as_deref(), event.kind.as_deref().zip(event.entity_id.as_deref()));
         let known = program.key.as_ref().is_none_or(Expr::is_pure_event);
@@ -353,7 +359,8 @@ fn ordering_key(active: &Active, event: &Event, now: Micros) -> Option<i64> {
     entity_key(active, event)
 }
 
-/// The same by entity or tenant alone: what breaks off a hold may have another key than what began it.
+/// The ordering key by entity or tenant alone: the event that breaks off a hold may have another run key than the event
+/// that began it.
 fn entity_key(active: &Active, event: &Event) -> Option<i64> {
     let id = active.automation_id.to_string();
     match active.program.ordering {
@@ -366,8 +373,8 @@ fn entity_key(active: &Active, event: &Event) -> Option<i64> {
     }
 }
 
-/// Sets the next event aside after it could not be routed again and again: it is kept as a dead letter, and routing
-/// goes on behind it.
+/// Sets the next event aside after routing it has failed repeatedly: it is kept as a dead letter, and routing goes on
+/// behind it.
 pub fn set_aside_next_event(message: &str) {
     as_engine(|| {
         let Some(mut cursor) = cursor_store::take() else { return };

@@ -1,4 +1,5 @@
-//! Runs that are started by an order in the log instead of by a trigger: start_run(), retry_run(), a step `run`, the rows of a bulk job.
+//! Queues runs that are started by an order in the log instead of by a trigger: start_run(), retry_run(), a step `run`,
+//! the rows of a bulk job.
 use automation_core::gate::Code;
 use pgrx::pg_sys;
 
@@ -12,14 +13,15 @@ use crate::store::run_header::RunHeader;
 use crate::store::wakes::Waiter;
 
 impl Plan {
-    /// start_run() wrote an order that names automation and run. The clock's orders name no run: theirs is queued already.
+    /// Queues the run that an order names, or records why it is not started. Orders of the clock name no run: theirs is
+    /// queued already.
     pub(super) fn start(&mut self, definitions: &Definitions, event: &Event) {
         let Some(order) = event.start() else { return };
         let (automation_id, version, run_id) = (order.automation_id, order.version_id, order.run_id);
         let trigger_no = order.trigger_no.unwrap_or(-1);
         if let (Some(row), true) = (order.row_of_step(), event.depth <= gucs::max_chain_depth()) {
-            // The row of a bulk step belongs to a run under way: what becomes of it when the automation is paused, the
-            // executor decides as it does for that run.
+            // The row of a bulk step belongs to a run that is under way: if the automation is paused, the executor
+            // decides about the row as it does for that run.
             let owner = pg_sys::Oid::from(row.owner);
             let waiter = Waiter { run_id, wait_no: 0, owner, automation_id, version_id: version };
             let mut dispatch = wakes::dispatch(waiter, Reason::Manual, None, self.now);
@@ -34,7 +36,8 @@ impl Plan {
                 if event.depth <= gucs::max_chain_depth() && !definitions.is_paused_for(automation_id, event) =>
             {
                 let mut dispatch = self.dispatch(active, event, -1, Reason::Manual, Some(run_id));
-                // A run that is tried again keeps its version and its trigger; all rows of a backfill have the same.
+                // A run that is tried again keeps its version and its trigger; all rows of a backfill have the same
+                // ones.
                 if order.keeps_version() {
                     dispatch.version_id = version;
                     dispatch.trigger_no = trigger_no;
@@ -53,7 +56,7 @@ impl Plan {
                     Some(_) if paused => Code::TenantPaused.word(),
                     Some(_) => "chain_too_deep",
                 };
-                // So that a request to cancel it does not stay behind.
+                // Listed as started, so that a request to cancel the run does not stay behind.
                 self.started.push(run_id);
                 let ended = self.not_started(event, run_id, automation_id, version, owner, reason);
                 self.ended.push(ended);
@@ -61,7 +64,7 @@ impl Plan {
         }
     }
 
-    /// The record of a run that was ordered and is not started.
+    /// The row in the history of a run that was ordered and is not started.
     pub(super) fn not_started(
         &self,
         event: &Event,

@@ -1,4 +1,4 @@
-//! Automations whose filters take too long are paused: the process that routes asks the filters of all owners.
+//! Pauses automations whose filters take too long: the process that routes evaluates the filters of all owners.
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::runs::pause::tell_paused;
 use crate::store::automations;
 use crate::store::log::{self, Entry};
 
-/// An automation whose filters are not asked any more.
+/// An automation whose filters are not evaluated any more.
 #[derive(Clone)]
 struct Stopped {
     version: i32,
@@ -22,13 +22,13 @@ struct Stopped {
     name: String,
     trigger: String,
     why: Slow,
-    /// It is to be paused at the end of the batch.
+    /// The automation is to be paused at the end of the batch.
     due: bool,
 }
 
 #[derive(Default)]
 struct State {
-    /// Filters of an automation that used up their budget one after the other.
+    /// How many filters of an automation have used up their budget one after the other.
     failures: HashMap<i32, u32>,
     stopped: HashMap<i32, Stopped>,
 }
@@ -55,7 +55,7 @@ pub fn is_stopped(active: &Active) -> bool {
     })
 }
 
-/// A filter of an automation was evaluated; `over` if it used up its budget.
+/// Notes that a filter of an automation was evaluated; `over` if it used up its budget.
 pub fn filtered(active: &Active, trigger: &str, budget: &Budget, over: bool) {
     let why = STATE.with_borrow_mut(|state| {
         if over {
@@ -71,7 +71,7 @@ pub fn filtered(active: &Active, trigger: &str, budget: &Budget, over: bool) {
     note(active, trigger, budget, why);
 }
 
-/// Something else of an automation was evaluated while events were routed.
+/// Notes that another expression of an automation was evaluated while events were routed.
 pub fn evaluated(active: &Active, trigger: &str, budget: &Budget) {
     note(active, trigger, budget, None);
 }
@@ -93,7 +93,8 @@ fn note(active: &Active, trigger: &str, budget: &Budget, mut why: Option<Slow>) 
     });
 }
 
-/// Pauses the automations that were stopped in this batch. One that another session is changing stays stopped.
+/// Pauses the automations that were stopped in this batch. An automation that another session is changing stays
+/// stopped.
 pub fn pause_stopped() {
     let due: Vec<(i32, Stopped)> = STATE.with_borrow_mut(|state| {
         let due = state.stopped.iter_mut().filter(|(_, stopped)| stopped.due);

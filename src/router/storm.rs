@@ -1,4 +1,5 @@
-//! Noticing that an automation is started very often (R001-42). It is only said, once a minute; nothing is held back.
+//! Warns that an automation is started very often (R001-42). Only a log entry, at most once a minute; no run is held
+//! back.
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 
@@ -11,7 +12,7 @@ use crate::store::log::{self, Entry};
 
 const MINUTE: Micros = 60_000_000;
 
-/// When an automation was last started: as often as it takes to call it a storm.
+/// The times of the last starts of an automation, as many as make a storm.
 #[derive(Default)]
 struct Recent {
     starts: VecDeque<Micros>,
@@ -20,7 +21,7 @@ struct Recent {
 
 thread_local!(static RECENT: RefCell<HashMap<i32, Recent>> = RefCell::new(HashMap::new()));
 
-/// An automation is started once more.
+/// Notes that an automation is started, and warns if that is a storm.
 pub fn note(automation: i32, owner: pg_sys::Oid, now: Micros) {
     let is_storm = RECENT.with(|recent| {
         let mut recent = recent.borrow_mut();

@@ -1,7 +1,7 @@
-//! Telling sessions outside of events, by NOTIFY at the commit that routes them.
+//! Notifies subscribed sessions of events, by NOTIFY at the commit that routes them.
 //!
-//! A notification is a hint that something happened. A batch tells so many at most, in all and for each role, and the
-//! rest is left out and counted in the log: otherwise one role could have the process that routes build millions.
+//! A notification is a hint that an event happened. A batch sends a limited number of them, in all and for each role;
+//! the rest is left out and counted in the log: otherwise one role could make the process that routes build millions.
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -15,13 +15,14 @@ use crate::pg::{notify, watch};
 use crate::store::log::{self, Entry};
 use crate::store::subscriptions::Subscription;
 
-/// A queue of notifications that is fuller than this is left alone: if it overflowed, the commit that routes would fail.
+/// If the queue of notifications is fuller than this, none is sent: if it overflowed, the commit that routes would
+/// fail.
 const MOST_FULL: f64 = 0.5;
 /// Most notifications of one batch, and of one role in it.
 const MOST: usize = 20_000;
 const MOST_PER_ROLE: usize = 5_000;
 
-/// What a batch has told so far.
+/// The notifications that a batch has sent so far.
 #[derive(Default)]
 struct Told {
     all: usize,
@@ -30,7 +31,7 @@ struct Told {
     privileges: Privileges,
 }
 
-/// Tells of these events whoever has subscribed to them.
+/// Notifies the subscribers of these events.
 pub fn tell(subscriptions: &[Subscription], hearing: &Hearing, events: &[Event], topics: &Topics) {
     if subscriptions.is_empty() || !events.iter().any(is_told) {
         return;
@@ -79,7 +80,8 @@ fn is_told(event: &Event) -> bool {
 }
 
 impl Told {
-    /// One event on one of its topics. Each channel hears of it once, however many patterns select it.
+    /// Notifies of one event on one of its topics. Each channel gets one notification, however many patterns select the
+    /// event.
     fn tell(&mut self, subscriptions: &[Subscription], hearing: &Hearing, event: &Event, topic: &str) {
         let mut payload = None;
         let mut channels: HashSet<&str> = HashSet::new();

@@ -1,4 +1,4 @@
-//! The safety net: runs that have waited for long are looked at once more, a slice at a time.
+//! Queues the sweep: runs that have waited for long are evaluated once more, a slice at a time.
 use crate::event_log::events::Event;
 use automation_core::order::Order;
 use pgrx::pg_sys;
@@ -11,18 +11,18 @@ use crate::pg::identity::as_engine;
 use crate::store::dispatches::{self, Reason};
 use crate::store::live;
 
-/// A slice of the runs that wait.
+/// A slice of the live runs.
 #[derive(Debug, Default)]
 pub struct Swept {
-    /// How many are going to be looked at.
+    /// How many runs were queued for evaluation.
     pub runs: usize,
-    /// Whose they are.
+    /// The owners of these runs.
     pub owners: Vec<pg_sys::Oid>,
-    /// The last of them; None if there are no more.
+    /// The number of the last of these runs; None if there are no more.
     pub last: Option<i64>,
 }
 
-/// Queues a look at up to `limit` runs with numbers above `after` that began before a point in time.
+/// Queues the evaluation of up to `limit` runs with numbers above `after` that began before a point in time.
 pub fn sweep(after: i64, limit: i64, begun_before: Micros) -> Swept {
     as_engine(|| {
         let found = live::slice(after, limit, begun_before);
@@ -33,8 +33,8 @@ pub fn sweep(after: i64, limit: i64, begun_before: Micros) -> Swept {
             lanes::place(&mut queued);
             dispatches::insert(&queued);
             crate::signal::at_commit::work_at_commit(true);
-            // sweep() called by hand takes no router cursor: a conductor may queue dispatches with higher places and commit
-            // them before this transaction commits.
+            // sweep() called by hand takes no router cursor: a conductor may queue dispatches with higher places and
+            // commit them before this transaction commits.
             crate::signal::at_commit::return_claims_at_commit();
         }
         let mut owners: Vec<pg_sys::Oid> = found.iter().map(|waiter| waiter.owner).collect();
@@ -45,7 +45,7 @@ pub fn sweep(after: i64, limit: i64, begun_before: Micros) -> Swept {
     })
 }
 
-/// Is something in the log that will wake this wait, but is not routed yet? Also true if that cannot be said.
+/// Is an event in the log that will wake this wait, but is not routed yet? Also true if that cannot be decided.
 pub fn is_on_its_way(run: i64, wait_no: i32) -> bool {
     let Some(events) = unrouted() else { return true };
     as_engine(|| {
@@ -55,7 +55,8 @@ pub fn is_on_its_way(run: i64, wait_no: i32) -> bool {
     })
 }
 
-/// Is there an order in the log that calls the next run of a queue and is not routed yet? Also true if that cannot be said.
+/// Is there an order in the log that calls the next run of a queue and is not routed yet? Also true if that cannot be
+/// decided.
 pub fn has_turn_coming(automation: i32, key: &str) -> bool {
     let Some(events) = unrouted() else { return true };
     events.iter().filter_map(Event::order).any(

@@ -1,5 +1,6 @@
-//! Stage 1 for triggers by the clock: which ticks are due, and what becomes of each. The row of a schedule is
-//! locked meanwhile, so one router at a time deals with it; the record of ticks holds besides.
+//! Stage 1 for triggers by the clock: finds the ticks that are due and starts, queues or skips each. The row of a
+//! schedule is locked meanwhile, so only one router at a time decides its ticks; the record of ticks ensures besides
+//! that none fires twice.
 use automation_core::expr::Budget;
 use automation_core::order::Order;
 use automation_core::schedule::{Due, Overlap, TickEntry, zone_data};
@@ -22,13 +23,14 @@ use crate::store::dispatches::Reason;
 use crate::store::log::{self, Entry};
 use crate::store::schedules::{self, NewTick, Schedule};
 
-/// How long, in microseconds, a schedule is left alone that could not be dealt with.
+/// How long, in microseconds, a schedule is put off after its ticks could not be decided.
 const PUT_OFF: clock::Micros = 60_000_000;
 
-/// A schedule whose last tick is so many microseconds ahead of the clock was dealt with by a clock that was ahead.
+/// If the last tick of a schedule is more than so many microseconds in the future, it was decided by a clock that was
+/// ahead.
 const AHEAD: clock::Micros = 1_000_000;
 
-/// A schedule that is being dealt with, and whose it is.
+/// A schedule whose ticks are being decided, with its automation and trigger.
 struct Subject<'a> {
     row: Schedule,
     active: &'a Active,
@@ -37,12 +39,13 @@ struct Subject<'a> {
 }
 
 impl Plan {
-    /// Deals with up to `limit` schedules that are due, and with the ticks of these automations that wait for a run to
-    /// end. With `only_for`, only with schedules of roles that this role can become. Says whether more may be due.
+    /// Decides the ticks of up to `limit` schedules that are due, and the ticks of the automations in `freed` that wait
+    /// for a run to end. With `only_for`, only of schedules of roles that this role can become. Returns whether more
+    /// may be due.
     pub(super) fn ticks(&mut self, limit: i64, freed: &[i64], only_for: Option<pg_sys::Oid>) -> bool {
         let due = if limit > 0 { schedules::take_due(clock::engine_now(), limit, only_for) } else { Vec::new() };
         let mut waiting = if freed.is_empty() { Vec::new() } else { schedules::take_waiting(freed) };
-        // One that is due sees to what waits as well.
+        // A schedule that is due also starts its waiting ticks.
         waiting.retain(|row| !due.iter().any(|due| due.id == row.id));
         if due.is_empty() && waiting.is_empty() {
             return false;
@@ -51,10 +54,10 @@ impl Plan {
         let many = due.len() as i64 == limit;
         let taken: Vec<(Schedule, bool)> =
             due.into_iter().map(|row| (row, true)).chain(waiting.into_iter().map(|row| (row, false))).collect();
-        // Read after the rows are locked: whoever changes a definition changes these with it.
+        // Read after the rows are locked: a session that changes a definition changes these rows with it.
         definitions::with_current(|definitions| {
-            // All at once; one by one only if that fails. A transaction with more than 64 subtransactions makes everybody
-            // else's snapshots slower.
+            // All in one subtransaction; one by one only if that fails. A transaction with more than 64 subtransactions
+            // slows down the snapshots of all other sessions.
             if self.deal_with_together(definitions, &taken).is_ok() {
                 return;
             }
@@ -67,7 +70,7 @@ impl Plan {
         many
     }
 
-    /// Deals with schedules; if that fails for one of them, for none.
+    /// Decides the ticks of schedules; if that fails for one of them, no schedule is changed.
     fn deal_with_together(&mut self, definitions: &Definitions, taken: &[(Schedule, bool)]) -> Result<(), PgError> {
         let (queued, counts) = (self.dispatches.len(), self.counts.clone());
         let outcome = in_subtransaction(|| {
@@ -102,8 +105,8 @@ impl Plan {
         schedules::move_on(&subject.row);
     }
 
-    /// Starts the ticks that wait, as far as they need not wait any more. Says whether a run is under way, and how many
-    /// still wait.
+    /// Starts waiting ticks, as far as they need not wait any more. Returns whether a run is under way, and how many
+    /// ticks still wait.
     fn start_waiting(&mut self, subject: &mut Subject<'_>) -> (bool, usize) {
         let may_overlap = subject.schedule.overlap == Overlap::Allow;
         let waiting = if subject.row.has_waiting { schedules::waiting(subject.row.id) } else { Vec::new() };
@@ -125,13 +128,14 @@ impl Plan {
         (under_way, waiting.len() - started)
     }
 
-    /// Decides about every tick that is due and moves the schedule on.
+    /// Decides every tick that is due, and moves the schedule on.
     fn fire_due(&mut self, subject: &mut Subject<'_>, under_way: bool, waiting: usize) {
         let (last, now) = (instant(subject.row.last_tick), instant(clock::engine_now()));
         let Due { mut fire, made_up, mut missed, last: dealt_with, next, .. } = subject.schedule.due(last, now);
         let made_up: Vec<Timestamp> = fire[..made_up].to_vec();
         let candidates: Vec<i64> = missed.iter().chain(&fire).map(|tick| micros(*tick)).collect();
-        // The clock may have been set back, and then the schedule set going anew. Of a single tick its record tells.
+        // Some may be recorded already if the clock was set back and the schedule then computed anew. For a single
+        // tick, inserting its record detects that.
         let known = if candidates.len() > 1 { schedules::known(subject.row.id, &candidates) } else { Vec::new() };
         missed.retain(|tick| !known.contains(&micros(*tick)));
         fire.retain(|tick| !known.contains(&micros(*tick)));
@@ -139,7 +143,7 @@ impl Plan {
             let reason = Some("missed: seen too late to be fired".to_owned());
             record(subject, *tick, NewTick { reason, ..NewTick::new("missed") });
         }
-        // The first that fires tells how many did not.
+        // The first tick that fires carries the number of missed ticks.
         let mut missed = missed.len() as i32;
         let mut passed = Vec::new();
         for tick in fire {
@@ -187,7 +191,7 @@ impl Plan {
         self.counts.entry((subject.active.automation_id, subject.trigger_no as i16)).or_default()
     }
 
-    /// Does the trigger's filter hold, as far as the event alone decides it? If not, says why.
+    /// Is the trigger's filter true, as far as the event alone decides it? If not, returns the reason.
     fn filter_tick(&mut self, subject: &Subject<'_>, event: &Event) -> Result<(), String> {
         let trigger = &subject.active.program.triggers[subject.trigger_no];
         let Some(filter) = trigger.filter.as_ref().filter(|filter| filter.is_pure_event()) else { return Ok(()) };
@@ -208,8 +212,8 @@ impl Plan {
         }
     }
 
-    /// The order to start a run that the clock gives. Unlike one of start_run()'s it names no run, because the run is
-    /// queued in the transaction that writes it.
+    /// The order by which the clock starts a run. Unlike an order of start_run() it names no run, because the run is
+    /// queued in the transaction that writes the order.
     fn tick_event(&self, subject: &Subject<'_>, tick: Timestamp, made_up: bool, missed: i32) -> Event {
         let order = Order::Tick {
             automation_id: subject.active.automation_id,
@@ -264,8 +268,9 @@ impl Plan {
     }
 }
 
-/// Computes the next tick of schedules that were dealt with by a clock that was ahead: they would stand still until the
-/// clock has come to that time. A tick that was fired ahead of its time is not fired once more when its time comes.
+/// Computes the next tick of schedules whose last tick was decided by a clock that was ahead: otherwise they would
+/// stand still until the clock has reached that time. A tick that was fired ahead of its time is not fired once more
+/// when its time comes.
 pub fn compute_ticks_anew() {
     let now = clock::now();
     let ahead = schedules::take_ahead(now + AHEAD);
@@ -288,7 +293,7 @@ pub fn compute_ticks_anew() {
     });
 }
 
-/// A schedule that cannot be dealt with holds up neither the others nor the log.
+/// Puts off a schedule whose ticks cannot be decided, so that it delays neither other schedules nor the log.
 fn put_off(definitions: &Definitions, row: &Schedule, error: &PgError) {
     schedules::put_off(row.id, clock::engine_now() + PUT_OFF);
     log::error(&Entry {

@@ -1,4 +1,4 @@
-//! Stage 1 for runs that wait: which waits an event may end, and which are due.
+//! Stage 1 for live runs: finds the waits that an event may end, and the timers that are due.
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -40,9 +40,9 @@ pub fn dispatch(waiter: Waiter, reason: Reason, cause: Option<(i64, Micros)>, no
     }
 }
 
-/// The timers that are due at `by`, as dispatches; all events committed before `by` are routed. Timers of holds are taken only
-/// if `held`. With `only_for`, only timers of roles that this role can SET ROLE to: a session with set_clock() must not fire
-/// timers of other roles by its own clock.
+/// The timers that are due at `by`, as dispatches; all events committed before `by` are routed. Timers of holds are
+/// taken only if `held`. With `only_for`, only timers of roles that this role can SET ROLE to: a session with
+/// set_clock() must not fire timers of other roles by its own clock.
 pub fn due_timers(limit: i64, by: Micros, held: bool, only_for: Option<pg_sys::Oid>) -> Vec<NewDispatch> {
     let now = clock::now();
     let reason = |kind: TimerKind| match kind {
@@ -58,7 +58,7 @@ pub fn due_timers(limit: i64, by: Micros, held: bool, only_for: Option<pg_sys::O
     let keys: HashMap<i64, i64> = dwells::keys_of_runs(&held).into_iter().collect();
     taken
         .into_iter()
-        // What is not held any more has left nothing to do.
+        // A timer whose hold is over has nothing to do.
         .filter(|timer| timer.kind != TimerKind::Held || keys.contains_key(&timer.waiter.run_id))
         .map(|timer| {
             let ordering_key = keys.get(&timer.waiter.run_id).copied();
@@ -67,20 +67,21 @@ pub fn due_timers(limit: i64, by: Micros, held: bool, only_for: Option<pg_sys::O
         .collect()
 }
 
-/// The waits that these events may end. A wait for a state is looked at once however many of them concern it; a wait for
-/// an event looks at each, on each topic that it has.
+/// The dispatches for the waits that these events may end. A wait for a state gets one dispatch however many of the
+/// events concern it; a wait for an event gets one for each event, on each of its topics.
 pub fn of_events(events: &[Event], topics: &Topics, now: Micros) -> Vec<NewDispatch> {
     let orders = events.iter().filter(|event| event.op == Op::Moved);
     let mut found: Vec<NewDispatch> = orders.flat_map(|event| moved(event, now)).collect();
-    // A job is tended once however many of its rows have ended.
+    // A job gets one dispatch however many of its rows have ended.
     let mut tended: HashSet<(i64, Option<i32>)> = HashSet::new();
     found.retain(|row| row.reason != Reason::Bulk || tended.insert((row.run_id, row.wait_no)));
     let mut seen = HashSet::new();
     let mut readers: HashMap<(pg_sys::Oid, pg_sys::Oid), bool> = HashMap::new();
     for Woken { waiter, source, event, topic } in waiters(events, topics) {
         let cause = matches!(source, Source::Topic | Source::Pattern).then_some((event.id, event.occurred_at));
-        // A dispatch with a cause shows the run's owner the number of the event, so a change of a table that the owner
-        // may not read is not among them. A wake without a cause reads the table as the owner, who is refused there.
+        // A dispatch with a cause shows the run's owner the number of the event, so none is made for a change of a
+        // table that the owner may not read. A wake-up without a cause reads the table as the owner, whose read is
+        // refused there.
         let closed = event.relation.is_some_and(|relation| {
             let may = || identity::may_read(relation, waiter.owner);
             cause.is_some() && !*readers.entry((waiter.owner, relation)).or_insert_with(may)
@@ -110,11 +111,11 @@ pub struct Woken<'a> {
     pub waiter: Waiter,
     source: Source,
     event: &'a Event,
-    /// The derived topic on which it is heard.
+    /// The derived topic on which the event is heard.
     topic: Option<Rc<str>>,
 }
 
-/// Who waits for one of these events; somebody may be named more than once.
+/// The waits that one of these events may end; a wait may be listed more than once.
 pub fn waiters<'a>(events: &'a [Event], topics: &Topics) -> Vec<Woken<'a>> {
     if events.is_empty() || !wakes::any() {
         return Vec::new();
@@ -148,7 +149,7 @@ pub fn waiters<'a>(events: &'a [Event], topics: &Topics) -> Vec<Woken<'a>> {
                 (Source::Topic | Source::Pattern, None) => {
                     hearing.hears(waiter.owner, event, &event.topic(), &privileges)
                 }
-                // The state, the signal or the run is looked at with the owner's rights.
+                // The state, the signal or the run is read with the owner's rights.
                 (Source::State | Source::Signal | Source::Run, _) => true,
             };
             heard.then(|| Woken { waiter, source, event, topic: derived.map(|derived| derived.topic.clone()) })
@@ -167,7 +168,7 @@ fn keys_of(event: &Event, patterns: &[String]) -> Vec<Key> {
     }
     let mut keys = Vec::new();
     if event.op.is_change() {
-        // All of a kind, if all of it is gone.
+        // Without an id, as after TRUNCATE, the key stands for all entities of the kind.
         let id = event.entity_id.as_deref().map(|id| wake_key(id).into_owned());
         keys.push(key(Source::State, kind, id));
     }
@@ -175,7 +176,8 @@ fn keys_of(event: &Event, patterns: &[String]) -> Vec<Key> {
     keys
 }
 
-/// Topics have no entity: every wait for one stands under "any".
+/// The keys of a topic in the wake-index. Topics have no entity: waits for a topic are indexed without an id, and a key
+/// with any id finds them.
 fn topic_keys(subject: &str, patterns: &[String]) -> Vec<Key> {
     let key = |source: Source, kind: &str| Key { source, kind: kind.to_owned(), entity_id: Some(String::new()) };
     let matching = patterns.iter().filter(|pattern| hears(pattern, subject));
@@ -188,7 +190,7 @@ pub fn is_turn(event: &Event) -> bool {
     matches!(event.order(), Some(Order::Turn { .. }))
 }
 
-/// The work that an order to move runs makes.
+/// The dispatches that an order to move runs makes.
 fn moved(event: &Event, now: Micros) -> Vec<NewDispatch> {
     let Some(order) = event.order() else { return Vec::new() };
     match order {

@@ -1,5 +1,5 @@
-//! What an executor knows of the batch under way and writes at its end: one value, begun anew with each batch, so that nothing of a
-//! batch that was rolled back is left over.
+//! The state of an executor's current batch that is written at its end: one value, begun anew with each batch, so that
+//! nothing of a batch that was rolled back is left over.
 use std::cell::RefCell;
 use std::collections::HashSet;
 
@@ -14,9 +14,9 @@ use crate::store::engine_listeners;
 pub struct BatchState {
     /// Runs of the batch that have taken steps: their results are not in any table until the batch is written.
     pub(super) runs: HashSet<i64>,
-    /// The events of runs and steps that some automation or subscription listens to.
+    /// The events of runs and steps that a trigger, wait or subscription listens to.
     pub(super) wanted: Wanted,
-    /// The steps to be told of.
+    /// The steps whose events are to be published.
     pub(super) news: Vec<StepNews>,
     /// The steps to be counted.
     pub(super) counted: Counted,
@@ -24,7 +24,7 @@ pub struct BatchState {
 
 thread_local!(static CURRENT: RefCell<BatchState> = RefCell::default());
 
-/// A batch begins.
+/// A batch begins: discards the state of the batch before.
 pub fn begin() {
     let wanted = engine_listeners::wanted();
     CURRENT.with(|current| *current.borrow_mut() = BatchState { wanted, ..Default::default() });

@@ -14,19 +14,19 @@ use crate::store::history::{EndedRun, Ending};
 use crate::store::log::{self, Entry};
 use crate::store::{automations, tenant_pauses};
 
-/// Hears how the runs of a batch ended.
+/// Counts the ended runs of a batch, and pauses automations with too many failures in a row.
 pub fn hear(ended: &[EndedRun]) {
     if ended.is_empty() {
         return;
     }
-    // Nearly always nothing has failed, and looking at an empty table costs next to nothing.
+    // Nearly always no run has failed, and reading an empty table costs next to nothing.
     let failing = gates::failing();
     if failing.is_empty() && ended.iter().all(|run| run.ending != Ending::Failed) {
         return;
     }
-    // In this order all executors lock the rows of automations and tenants.
+    // All executors lock the rows of automations and tenants in this order.
     let mut by_automation: BTreeMap<(i32, String), Vec<&EndedRun>> = BTreeMap::new();
-    // The rows of a bulk step are parts of a run that is heard of itself.
+    // The rows of a bulk step are parts of a run that is counted itself.
     for run in ended.iter().filter(|run| !run.is_part()) {
         let tenant = counted_with(run).unwrap_or_default().to_owned();
         by_automation.entry((run.automation_id, tenant)).or_default().push(run);
@@ -45,7 +45,7 @@ fn counted_with(run: &EndedRun) -> Option<&str> {
     apart::tenant(own, run.tenant.as_deref())
 }
 
-/// Does the automation have a breaker?
+/// Does the automation of the run have a circuit breaker?
 pub fn counts(run: &EndedRun) -> bool {
     !run.is_part() && versions::get(run.version_id).is_ok_and(|version| version.program.limits.breaker.is_some())
 }
@@ -88,7 +88,7 @@ fn trip(breaker: Breaker, of: Counted<'_>, run: &EndedRun) {
     if tenant_pauses::is_paused(of.automation_id, tenant) {
         return;
     }
-    // If another session is changing the automation, or counts executions of the tenant, the next failure comes here again.
+    // If another session is changing the automation, or counts executions of the tenant, the next failure tries again.
     let locked = tenant.is_none() || lock_executions(of.automation_id, tenant);
     if !locked || !pause_by_system(ACTOR, of.automation_id, tenant, &details) {
         return;

@@ -1,4 +1,5 @@
-//! Bulk jobs as runs and automations begin and end them. The executor that tends a job is in src/executor/bulk.rs.
+//! Beginning and cancelling bulk jobs for runs and automations. The executor that tends a job is in
+//! src/executor/bulk.rs.
 use automation_core::bulk::{JobState, Refusal};
 use automation_core::definition::OnPause;
 use automation_core::machine::{Kept, Surroundings};
@@ -69,8 +70,8 @@ pub fn start_step(
     id
 }
 
-/// Has a job cancelled by the executor that tends it next; rows that execute are interrupted and end here, or go on to their end
-/// if they are left open. False if the job was being cancelled already.
+/// Has a job cancelled by the executor that tends it next; its executing rows are interrupted and end here, or go on to
+/// their end if they are left open. False if the job was being cancelled already.
 pub fn put_an_end(mut job: Job, leave_open: bool) -> Result<bool, Refusal> {
     let Some(state) = job.state.cancel()? else { return Ok(false) };
     job.state = state;
@@ -78,27 +79,28 @@ pub fn put_an_end(mut job: Job, leave_open: bool) -> Result<bool, Refusal> {
     bulk::save(&mut job);
     nudge(job.waiter(), true);
     if !leave_open {
-        // Until this transaction ends no executor begins a row of the job or repeats its query: rows wait for this lock.
+        // Until this transaction ends no executor begins a row of the job or repeats its query: rows wait for this
+        // lock.
         key_lock::wait_for(Sort::Run, job.id);
         cancel_executing(job.id);
     }
     Ok(true)
 }
 
-/// Cancels a job that a run waited for and does not any more. False if there is no such job.
+/// Cancels a job that no run waits for any more. False if there is no such job.
 pub fn cancel_abandoned(id: i64) -> bool {
     let Some(job) = bulk::find(id).and_then(|job| bulk::wait_for(job.id)) else { return false };
-    // One that has ended meanwhile needs nothing, and is known all the same.
+    // For a job that has ended meanwhile nothing is to be done, and it counts as found.
     put_an_end(job, false).is_ok() || bulk::ended(id).is_some()
 }
 
-/// Ends the jobs of an automation that is being dropped; what is under way is cancelled, or goes on to its end.
+/// Ends the jobs of an automation that is being dropped; their rows under way are cancelled, or go on to their end.
 pub fn cancel_all(automation_id: i32, leave_open: bool) {
-    // None of them has ended, so that none refuses.
+    // No job in this list has ended, so none refuses to be cancelled.
     bulk::of_automation(automation_id).into_iter().filter_map(|job| put_an_end(job, leave_open).ok()).for_each(drop);
 }
 
-/// The automation is active again, and so are its jobs.
+/// Lets the jobs of an automation that is active again go on.
 pub fn go_on(automation_id: i32) {
     for job in bulk::of_automation(automation_id) {
         nudge(job.waiter(), job.state == JobState::Querying);

@@ -1,8 +1,10 @@
-//! A run that is one row of a bulk job: what it sees, and what its end adds to the job.
+//! A run that is one row of a bulk job: the event and state it begins with, and the counts that its end adds to the
+//! job.
 //!
-//! Whoever ends such runs only inserts: the outcome of each row, one tally per batch and job, and one order to tend the
-//! job. Nobody waits for another's commit here, and the last of them needs not know that it is the last: the order is
-//! routed after the commit, so that whoever tends the job then sees all that was counted before.
+//! The transaction that ends such runs only inserts: the outcome of each row, one tally per batch and job, and one
+//! order to tend the job. So no such transaction waits for the commit of another, and the last one need not know that
+//! it is the last: the order is routed after the commit, so that the executor that then tends the job sees all that was
+//! counted before.
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -19,7 +21,7 @@ use crate::store::bulk_tally::{self, Tally};
 use crate::store::history::{EndedRun, Ending};
 use crate::store::wakes::Waiter;
 
-/// What the runs of a step's rows have in common.
+/// The event and the surroundings that the runs of one bulk step's rows have in common.
 struct Family {
     event: Event,
     surroundings: Surroundings,
@@ -52,8 +54,8 @@ pub fn tenant(job: i64) -> Option<String> {
     family(job)?.event.tenant.clone()
 }
 
-/// The event that a row's run is about, if its order is not that itself: for a step the event of the run that has the
-/// step, for a backfill the row as if it had just been written.
+/// The event that the run of a row is about, if that is not its order itself: for a step the event of the run that has
+/// the step, for a backfill the row as if it had just been written.
 pub fn event_of(ordered: &Event) -> Option<Event> {
     let row = ordered.start()?.row?;
     if row.of_step.is_some() {
@@ -80,7 +82,7 @@ pub fn as_event(mut event: Event, rows_as: RowsAs, topic: Option<String>) -> Eve
             event.op = Op::Updated;
             event.topic = None;
             event.next = event.payload.take();
-            // What the row was before is not known: every column has come to what it is.
+            // The values before the change are not known: every column counts as changed.
             let row: serde_json::Map<String, serde_json::Value> =
                 event.next.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
             event.changed = row.keys().cloned().collect();
@@ -91,7 +93,7 @@ pub fn as_event(mut event: Event, rows_as: RowsAs, topic: Option<String>) -> Eve
     event
 }
 
-/// Where the run of a step's row begins. None if the order is for no such run.
+/// The state in which the run of a bulk step's row begins. None if the order is not for such a run.
 pub fn begin(version: &Version, ordered: &Event, order: &Start) -> Option<State> {
     let step = usize::try_from(order.row_of_step()?.step).ok()?;
     let family = family(order.row.as_ref()?.bulk)?;
@@ -99,7 +101,8 @@ pub fn begin(version: &Version, ordered: &Event, order: &Start) -> Option<State>
     Machine::start_item(&version.program, step, family.surroundings.clone(), item)
 }
 
-/// Orders that a job be tended. The order is routed when this transaction has committed. `alone` if that may take long.
+/// Orders that a job be tended. The order is routed when this transaction has committed. `alone` if tending it may take
+/// long.
 pub fn nudge(waiter: Waiter, alone: bool) {
     append_move(&Order::Bulk {
         job: waiter.run_id,
@@ -110,12 +113,12 @@ pub fn nudge(waiter: Waiter, alone: bool) {
     });
 }
 
-/// Was it ordered and not begun, because its automation is paused?
+/// Was the run ordered and not begun, because its automation is paused?
 fn came_back(run: &EndedRun) -> bool {
     run.ending == Ending::Cancelled && run.live.is_none() && run.reason.as_deref() == Some("automation_not_active")
 }
 
-/// Counts runs that have ended for the jobs they belong to.
+/// Adds runs that have ended to the counts of their jobs.
 pub fn count_ended(ended: &[EndedRun]) {
     if ended.iter().all(|run| run.item.is_none()) {
         return;
@@ -148,13 +151,13 @@ pub fn count_ended(ended: &[EndedRun]) {
         outcomes.push(Outcome { item, run_id: run.id, status, error });
     }
     if bulk::add_outcomes(&outcomes) != outcomes.len() as u64 {
-        // Nothing of this transaction is to be kept: one of these rows has ended before.
+        // The whole transaction is rolled back: one of these rows has ended before.
         pgrx::error!("automation_engine bug: a row of a bulk job has ended twice");
     }
     add(tallies);
 }
 
-/// Counts runs that wait for the jobs they belong to: they do not hold up other rows.
+/// Adds runs that have begun to wait to the counts of their jobs: such runs do not delay other rows.
 pub fn count_suspended(suspended: &[Suspension]) {
     let mut tallies: BTreeMap<i64, (Waiter, Tally)> = BTreeMap::new();
     for put in suspended.iter().filter(|put| put.is_new) {

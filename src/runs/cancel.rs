@@ -1,4 +1,4 @@
-//! Cancelling runs, whether they are queued, executing, waiting or held.
+//! Cancels runs in any state: queued, executing, waiting, or held.
 use pgrx::pg_sys;
 
 use super::bulk;
@@ -19,7 +19,7 @@ use crate::store::history::{self, EndedRun, Ending};
 use crate::store::live::{self, LiveRun};
 use crate::store::{dwells, runs, stats, step_stats};
 
-/// Cancels a run or a bulk job that another run waited for and does not any more. It may have ended meanwhile.
+/// Cancels a run or a bulk job that no run waits for any more. It may have ended meanwhile.
 pub fn cancel_abandoned(id: i64) {
     if bulk::cancel_abandoned(id) {
         return;
@@ -36,8 +36,9 @@ pub fn cancel(id: i64) -> EngineResult<bool> {
     if let Some(done) = cancel_known(id, true)? {
         return Ok(done);
     }
-    // Not queued and not ended. No executor begins a run ordered by hand while this lock is held, so a run that is not
-    // found now has not begun, and does not before this transaction ends. Then the request decides.
+    // The run is not queued and has not ended. No executor begins a run ordered by hand while this lock is held, so a
+    // run that is not found now has not begun, and does not begin before this transaction ends. After that, the
+    // executor obeys the stored request to cancel it.
     key_lock::wait_for(Sort::Run, id);
     if let Some(done) = cancel_known(id, true)? {
         return Ok(done);
@@ -49,7 +50,8 @@ pub fn cancel(id: i64) -> EngineResult<bool> {
     }
 }
 
-/// Cancels a run that is queued or waits, or says that it has ended. None if it is neither.
+/// Cancels a run that is queued or waits. Some(false) or an error if it has ended already, None if the run is not
+/// found.
 fn cancel_known(id: i64, ask: bool) -> EngineResult<Option<bool>> {
     if provenance::run() == Some(id) {
         let error = EngineError::wrong_state(format!("run {id} cannot cancel itself"));
@@ -60,13 +62,13 @@ fn cancel_known(id: i64, ask: bool) -> EngineResult<Option<bool>> {
     }
     let user = identity::current_user();
     let hidden = |owner: pg_sys::Oid| ask && !identity::has_role(user, owner);
-    // Asked before anything is waited for or interrupted.
+    // Checked before this session waits for a lock or interrupts an executor.
     if runs::owner_under_way(id).is_some_and(hidden) {
         return Err(EngineError::unknown_run(id));
     }
     let stop = Stop::new(id);
-    // Stops an executor that executes the run, or waits for a session that drives it by hand; then the run has ended,
-    // waits, or was given back.
+    // Stops an executor that executes the run, or waits for a session that drives the queue by hand; after that the run
+    // has ended, waits, or is queued again.
     if let Some((owner, dispatch)) = stop.lock(|| dispatches::lock_run(id)) {
         if hidden(owner) {
             return Err(EngineError::unknown_run(id));
@@ -102,7 +104,7 @@ fn cancel_known(id: i64, ask: bool) -> EngineResult<Option<bool>> {
     Ok(None)
 }
 
-/// Cancels a run that waits, and what it waits for.
+/// Cancels a live run, and the runs and jobs it waits for.
 pub fn end_waiting(found: &LiveRun, reason: &str) {
     let ended = cancelled(found, reason);
     let children = ended.abandoned.clone();
@@ -118,21 +120,21 @@ pub fn end_waiting(found: &LiveRun, reason: &str) {
     }
 }
 
-/// Cancels the runs of a bulk job, or of all of an automation, that other processes execute, and interrupts the query of a job. No executor
-/// begins one of them before what this returns is dropped.
+/// Cancels the runs of a bulk job, or all runs of an automation, that other processes execute, and interrupts the query
+/// of a job. No executor begins one of them before the returned value is dropped.
 pub fn cancel_executing(whole: i64) -> Stop {
     let stop = Stop::new(whole);
     stop.end_executing(|run| {
         if run != whole {
-            // An error says that it has ended meanwhile.
+            // An error means that the run has ended meanwhile.
             drop(cancel_known(run, false));
         }
     });
     stop
 }
 
-/// Ends a run that another executor executes, because a later one restarts it. False if that executor was quicker, or another
-/// transaction holds the run.
+/// Ends a run that another executor executes, because a later run restarts it. False if that executor was quicker, or
+/// another transaction holds the run.
 pub fn end_restarted(id: i64) -> bool {
     let stop = Stop::new(id);
     match stop.lock_soon(|| dispatches::lock_run(id)) {
@@ -153,7 +155,7 @@ pub fn end_restarted(id: i64) -> bool {
     }
 }
 
-/// Why a run is cancelled that a later one restarts.
+/// The reason recorded for a run that a later run restarts.
 pub const RESTARTED: &str = "restarted";
 
 fn end_cancelled(owner: pg_sys::Oid, cancelled: &[Dispatch]) {
@@ -174,7 +176,7 @@ fn end_queued(owner: pg_sys::Oid, cancelled: &[Dispatch], reason: &str) {
     dispatches::finish(owner, &ids);
 }
 
-/// Cancels everything that an automation has executing, queued or waiting.
+/// Cancels all runs of an automation that are executing, queued or waiting.
 pub fn cancel_all(automation_id: i32) -> EngineResult<()> {
     bulk::cancel_all(automation_id, false);
     let _stop = cancel_executing(running::all_of(automation_id));
@@ -201,7 +203,7 @@ pub fn cancel_all(automation_id: i32) -> EngineResult<()> {
     Ok(())
 }
 
-/// What became of it is not written yet. Whoever asks comes back when it is.
+/// The result of the run is not committed yet: a retryable error.
 fn in_the_same_batch(run: i64) -> EngineError {
     EngineError::try_again(format!("run {run} is under way in the same batch"))
 }

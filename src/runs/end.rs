@@ -1,4 +1,5 @@
-//! The end of runs: their rows in the history, the rows that go with them, the runs and jobs that are told of it.
+//! The end of runs: writes them into the history, removes their other rows, and tells the runs and jobs that wait for
+//! them.
 use super::error::error_json;
 use super::run::of_live;
 use crate::pg::catch::PgError;
@@ -21,16 +22,16 @@ use crate::store::step_stats;
 use crate::store::timers::{self};
 use crate::store::wakes::{self};
 
-/// Ends runs outside of a batch.
+/// Ends runs outside of a batch, and publishes their end.
 pub fn end(ended: &[EndedRun]) {
     put_down(ended);
     engine_events::tell_ended(ended);
 }
 
-/// What is done when runs have ended, in this order, in the transaction that ends them.
+/// The functions called when runs have ended, in this order, in the transaction that ends them.
 const LISTENERS: [fn(&[EndedRun]); 4] = [record, forget_waits, bulk_item::count_ended, tell_waiting];
 
-/// Writes runs into the history, and does all that hangs on their end.
+/// Writes runs into the history and calls all listeners of their end.
 pub fn put_down(ended: &[EndedRun]) {
     if !ended.is_empty() {
         LISTENERS.iter().for_each(|listener| listener(ended));
@@ -59,12 +60,12 @@ fn forget_waits(ended: &[EndedRun]) {
     call_next(&had_waited);
 }
 
-/// Tells the runs whose steps wait for these, and the schedules whose ticks do.
+/// Tells the runs whose steps wait for these runs, and the schedules whose ticks wait for them.
 fn tell_waiting(ended: &[EndedRun]) {
     versions::load(ended.iter().filter(|run| run.trigger_no >= 0).map(|run| run.version_id));
     for run in ended {
         let frees = frees_a_tick(run).then(|| Order::Freed { automation_id: run.automation_id }.encode());
-        // The rows of a bulk step are not waited for one by one.
+        // No run waits for the rows of a bulk step one by one.
         if (run.parent.is_none() || run.item.is_some()) && frees.is_none() {
             continue;
         }
@@ -79,8 +80,8 @@ fn tell_waiting(ended: &[EndedRun]) {
 }
 
 /// Orders the call of the next run in the queue behind each run that has ended. The router finds that run when this
-/// transaction has committed: a run that joins the queue in another transaction may not be visible here, and does not see
-/// the end of the run before it either.
+/// transaction has committed: a run that joins the queue in another transaction may not be visible here, and does not
+/// see the end of the run before it either.
 fn call_next(ended: &[&EndedRun]) {
     versions::load(ended.iter().map(|run| run.version_id));
     let queues = |version: i32| versions::get(version).is_ok_and(|known| known.program.limits.mode == Mode::Queued);
@@ -97,7 +98,7 @@ fn call_next(ended: &[&EndedRun]) {
     }
 }
 
-/// May a tick of the schedule that started it wait for its end?
+/// May a tick of the schedule that started the run wait for its end?
 fn frees_a_tick(run: &EndedRun) -> bool {
     let Ok(place) = usize::try_from(run.trigger_no) else { return false };
     let Ok(version) = versions::get(run.version_id) else { return false };
@@ -105,9 +106,10 @@ fn frees_a_tick(run: &EndedRun) -> bool {
     schedule.is_some_and(automation_core::schedule::Schedule::may_queue)
 }
 
-/// Counts what became of runs, and what began to be held: (automation, trigger).
+/// Adds ended and suspended runs, and holds that began, to the statistics. `held` are (automation, trigger).
 pub fn count(ended: &[EndedRun], suspended: &[Suspension], held: &[(i32, i16)], at: i64) {
-    // What was hot executed nothing and does not count; the rows of a bulk step are parts of a run that is counted itself.
+    // A run that was hot executed no step and does not count; the rows of a bulk step are parts of a run that is
+    // counted itself.
     let ended: Vec<&EndedRun> = ended.iter().filter(|run| run.ending != Ending::Hot && !run.is_part()).collect();
     let began = suspended.iter().filter(|put| put.is_new && (put.item.is_none() || put.run.parent.is_none()));
     let began: Vec<&LiveRun> = began.map(|put| &put.run).collect();
@@ -124,7 +126,7 @@ pub fn count(ended: &[EndedRun], suspended: &[Suspension], held: &[(i32, i16)], 
     if !counts.is_empty() {
         stats::add(counts.iter(), at);
     }
-    // The same by tenant, for the runs that have one.
+    // The same counts by tenant, for the runs that have one.
     let mut counts: HashMap<(i32, &str), Counts> = HashMap::new();
     for (run, tenant) in ended.iter().filter_map(|run| Some((run, run.tenant.as_deref()?))) {
         add(counts.entry((run.automation_id, tenant)).or_default(), run);
@@ -148,7 +150,7 @@ fn add(counts: &mut Counts, run: &EndedRun) {
     }
 }
 
-/// The run is beyond help: it ends as failed, whatever it waited for.
+/// The row in the history of a live run that cannot be executed and ends as failed, without regard to its waits.
 pub fn give_up(live: LiveRun, reason: &'static str, error: &PgError) -> EndedRun {
     let run = of_live(&live);
     let steps = Some(live.steps.clone()).filter(|steps| steps != "[]");
@@ -163,19 +165,19 @@ pub fn give_up(live: LiveRun, reason: &'static str, error: &PgError) -> EndedRun
     }
 }
 
-/// What a run that waits has to do with others: the runs and jobs it waits for, and the row of a job that it is for.
+/// The ties of a live run to others: the runs and jobs it waits for, and the row of a job that it is for.
 fn ties(live: &LiveRun) -> (Vec<i64>, Option<JobItem>) {
     let state: Option<State> = serde_json::from_str(&live.state).ok();
     state.map(|state| (state.children().collect(), state.job)).unwrap_or_default()
 }
 
-/// The bulk job that a run that waits is a row of.
+/// The bulk job of which a live run is a row.
 pub fn job_of(live: &LiveRun) -> Option<i64> {
-    // Most runs are none of a job's: their state is not parsed for this.
+    // Most runs belong to no job: their state is not parsed for this.
     live.state.contains("\"job\"").then(|| ties(live).1.map(|item| item.job))?
 }
 
-/// What a cancelled run leaves in the history.
+/// The row in the history of a live run that is cancelled.
 pub fn cancelled(live: &LiveRun, reason: &str) -> EndedRun {
     let run = of_live(live);
     let (abandoned, item) = ties(live);

@@ -1,5 +1,5 @@
-//! Telling of runs and steps to those who listen, in the transaction that ends or suspends them. Where nobody listens,
-//! nothing is written, and a batch pays for one look at an empty table.
+//! Publishes the engine's own events about runs and steps, in the transaction that ends or suspends the runs. If no
+//! trigger, wait or subscription listens to them, nothing is written, and a batch pays for one look at an empty table.
 use automation_core::program::Step;
 use automation_core::topic::engine::{Told, Wanted};
 
@@ -13,7 +13,7 @@ use crate::store::run_header::RunHeader;
 
 type Json = serde_json::Value;
 
-/// What happened to a step.
+/// The beginning or the end of a step, to be published.
 pub struct StepNews {
     run: i64,
     told: Told,
@@ -28,7 +28,7 @@ pub fn step_started(run: i64, step: &Step, attempt: u32) {
     note(run, step, Told::StepStarted, attempt, None);
 }
 
-/// A step was done, or failed.
+/// A step was completed, or failed.
 pub fn step_ended(run: i64, step: &Step, status: &str, attempt: u32, error: Option<&str>) {
     match status {
         "completed" => note(run, step, Told::StepCompleted, attempt, None),
@@ -46,12 +46,12 @@ fn note(run: i64, step: &Step, told: Told, attempt: u32, error: Option<&str>) {
     });
 }
 
-/// Of an error no more than says what went wrong: its context may hold values.
+/// The parts of an error that are published: SQLSTATE, message and step. Its context may contain values.
 fn what_failed(error: &Json) -> Json {
     serde_json::json!({ "sqlstate": error["sqlstate"], "message": error["message"], "step": error["step"] })
 }
 
-/// Writes what the runs of a turn have to tell: that they began, what their steps did, that they ended.
+/// Publishes the events of the runs of a turn: their beginning, their steps, their end.
 pub fn tell(ended: &[EndedRun], suspended: &[Suspension]) {
     let (wanted, steps) = batch_state::with(|batch| (batch.wanted, std::mem::take(&mut batch.news)));
     if wanted.any() {
@@ -59,7 +59,7 @@ pub fn tell(ended: &[EndedRun], suspended: &[Suspension]) {
     }
 }
 
-/// The same for runs that were ended outside of a turn, or by a step inside of one.
+/// Publishes the end of runs that were ended outside of a turn, or by a step inside of one.
 pub fn tell_ended(ended: &[EndedRun]) {
     let wanted = engine_listeners::wanted();
     if wanted.any() && !ended.is_empty() {
@@ -71,7 +71,7 @@ fn write_all(wanted: Wanted, steps: &[StepNews], ended: &[EndedRun], suspended: 
     for put in suspended {
         Teller { wanted, steps, run: &put.run.header }.tell(put.is_new, None);
     }
-    // A run that never began has nothing to tell.
+    // A run that never began publishes nothing.
     for run in ended.iter().filter(|run| !matches!(run.ending, Ending::Skipped | Ending::Hot)) {
         let began = run.live.is_none() && run.ending != Ending::Cancelled;
         Teller { wanted, steps, run: &run.header }.tell(began, Some(run));
@@ -82,7 +82,7 @@ fn entity(kind: Option<&str>, id: Option<&str>) -> Option<String> {
     Some(format!("{}:{}", kind?, id?))
 }
 
-/// A run that has something to tell.
+/// A run whose events are published.
 struct Teller<'a> {
     wanted: Wanted,
     steps: &'a [StepNews],
@@ -105,7 +105,7 @@ impl Teller<'_> {
         }
         let name = name_of(self.run.automation_id).unwrap_or_default();
         let mut chain = vec![name.clone()];
-        // The event at the beginning of a chain was caused by nobody.
+        // The event at the beginning of a chain was caused by no run.
         if self.run.depth > 0 {
             chain.extend(ancestors(self.run.event_id));
         }

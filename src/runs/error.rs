@@ -1,4 +1,4 @@
-//! Errors of runs as the history keeps them.
+//! Errors of runs in the form in which the history stores them.
 use automation_core::expr::ExprError;
 
 use crate::pg::catch::PgError;
@@ -13,7 +13,7 @@ pub fn from_expression(error: &ExprError, text: &str) -> PgError {
     }
 }
 
-/// An error as the history keeps it.
+/// An error as the JSON that the history stores.
 pub fn error_json(error: &PgError, step: Option<&str>) -> String {
     let mut fields = serde_json::Map::new();
     fields.insert("sqlstate".into(), error.sqlstate.clone().into());
@@ -29,7 +29,7 @@ pub fn error_json(error: &PgError, step: Option<&str>) -> String {
     serde_json::Value::Object(fields).to_string()
 }
 
-/// No more than a screenful of it.
+/// Shortens a text to about a screenful.
 fn clean(text: &str) -> String {
     const MOST: usize = 4000;
     if text.len() <= MOST {

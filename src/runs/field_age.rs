@@ -1,4 +1,4 @@
-//! Since when a field is what it is: what a condition with `for` wants to know.
+//! The time since when a field has its value, for conditions with `for`.
 use automation_core::topic::grants::Right;
 use automation_core::value::Timestamp;
 
@@ -11,10 +11,11 @@ use crate::pg::clock::{self, Micros};
 use crate::store::field_changes;
 use crate::store::kinds::{self, Kind};
 
-/// Since when at least; None if that is not known, and then it has not lasted.
+/// The time since which a field is known to have its value (it may have had it for longer); None if that is not known,
+/// and then the condition treats the value as not having lasted.
 ///
-/// What the router has noted is not all: a change may be committed, and so be visible in the state, before it is
-/// routed. So the log behind the cursor is asked first, then what was noted; in the other order a change that is routed
+/// The changes recorded by the router are not all: a change may be committed, and so be visible in the state, before it
+/// is routed. So the log behind the cursor is read first, then the record; in the other order a change that is routed
 /// in between would be missed.
 pub fn changed_at(kind: &str, id: &str, field: &str) -> Option<Timestamp> {
     let found = kinds::find(kind)?;
@@ -22,7 +23,7 @@ pub fn changed_at(kind: &str, id: &str, field: &str) -> Option<Timestamp> {
         hearing::check_kind(Right::Listen, &found).ok()?;
     }
     let followed = records(&found, field).then(|| followed(kind, id, field)).flatten();
-    // For an entity without a table there is also the time of its last change, whichever field it was.
+    // For an entity without a table there is also the time of its last change, in any field.
     let whole = if found.relation.is_none() { field_changes::state_changed_at(kind, id) } else { None };
     followed.into_iter().chain(whole).min().map(instant)
 }
@@ -41,7 +42,7 @@ fn followed(kind: &str, id: &str, field: &str) -> Option<Micros> {
     Some(newest.map_or(noted, |newest| newest.max(noted)))
 }
 
-/// Whether changes of the field are recorded: of a table perhaps not all columns are watched.
+/// Are changes of the field recorded? A table may be watched only in some of its columns.
 fn records(kind: &Kind, field: &str) -> bool {
     let Some(relation) = kind.relation else { return true };
     let first = field.split('.').next().unwrap_or_default();
@@ -50,7 +51,7 @@ fn records(kind: &Kind, field: &str) -> bool {
     column.is_some_and(|column| kind.records(column))
 }
 
-/// Whether an event changed a field, or the document that a path such as `address.city` leads into.
+/// Did an event change a field, or the document that a path such as `address.city` leads into?
 pub fn changed(event: &Event, field: &str) -> bool {
     let holds =
         |name: &String| field.strip_prefix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));

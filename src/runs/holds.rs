@@ -1,4 +1,5 @@
-//! Ending triggers that hold (`hold_for`) before their time: they are cancelled, or their automation or trigger is not what it was.
+//! Ends holds (`hold_for`) before their deadline: they are cancelled, or their automation is not active any more, or
+//! their trigger has changed.
 use automation_core::gate::Code;
 use automation_core::program::Trigger;
 
@@ -14,7 +15,7 @@ pub fn remove(dwell: &Dwell) {
     timers::delete(&[(dwell.run_id, 0)]);
 }
 
-/// Ends what is held, with a reason.
+/// Ends holds as skipped, with a reason.
 pub fn drop_held(all: Vec<Dwell>, reason: &str, detail: Option<&str>) {
     let ended = all.iter().map(|dwell| {
         remove(dwell);
@@ -28,7 +29,7 @@ pub fn drop_held(all: Vec<Dwell>, reason: &str, detail: Option<&str>) {
     }
 }
 
-/// Cancels what is held, which the caller has locked.
+/// Cancels a hold, which the caller has locked.
 pub fn cancel_held(dwell: &Dwell) {
     remove(dwell);
     let ended = [of_dwell(dwell).ended(Ending::Cancelled, Some("cancelled"))];
@@ -36,19 +37,19 @@ pub fn cancel_held(dwell: &Dwell) {
     identity::as_engine(|| count(&ended, &[], &[], clock::now()));
 }
 
-/// The automation is not active any more.
+/// Ends the holds of an automation that is not active any more.
 pub fn drop_inactive(automation: i32, detail: &str) {
     drop_held(dwells::of_automation(automation), Code::HoldInactive.word(), Some(detail));
 }
 
-/// The automation is not active for a tenant any more: the holds of that tenant are over.
+/// Ends the holds of a tenant for which the automation is not active any more.
 pub fn drop_inactive_for(automation: i32, tenant: &str, detail: &str) {
     let held = dwells::of_automation(automation).into_iter();
     let held = held.filter(|dwell| dwell.event.tenant.as_deref() == Some(tenant));
     drop_held(held.collect(), Code::HoldInactive.word(), Some(detail));
 }
 
-/// The automation was redefined: what triggers hold that are not what they were is over.
+/// The automation was redefined: ends the holds of triggers that are gone or have changed.
 pub fn drop_changed(automation: i32, triggers: &[Trigger]) {
     let (mut gone, mut changed) = (Vec::new(), Vec::new());
     for dwell in dwells::of_automation(automation) {

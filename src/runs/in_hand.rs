@@ -1,24 +1,24 @@
-//! The runs of the batch under way. Their results are written at its end, so that until then no statement of this process can say
-//! more of them than that they are in this batch.
+//! The runs of the current batch. Their results are written at its end, so that until then no statement of this process
+//! can know more about them than that they are in this batch.
 use super::batch_state;
 use crate::provenance;
 
-/// A run is about to take steps.
+/// Notes a run that is about to execute steps.
 pub fn note(run: i64) {
     batch_state::with(|batch| batch.runs.insert(run));
 }
 
-/// The batch is written: its runs are in the tables.
+/// Forgets the runs when the batch is written: they are in the tables now.
 pub fn clear() {
     batch_state::with(|batch| batch.runs.clear());
 }
 
-/// Has the batch under way decided about the run?
+/// Is the run in the current batch?
 pub fn contains(run: i64) -> bool {
     batch_state::with(|batch| batch.runs.contains(&run))
 }
 
-/// Asked by a step: is it about a run of its own batch?
+/// Is the run in the batch of the step that calls this? False outside of a step.
 pub fn is_in_hand(run: i64) -> bool {
     provenance::run().is_some() && contains(run)
 }

@@ -1,5 +1,5 @@
-//! The life of a run but for its steps: ordered, cancelled, suspended, ended; and an automation's pause, which moves many runs at
-//! once. src/executor takes runs through their gates and steps.
+//! The life of a run except for its steps: ordered, cancelled, suspended, ended; and pausing an automation, which
+//! affects many runs at once. src/executor takes runs through their gates and steps.
 pub mod batch_state;
 pub mod breaker;
 pub mod bulk;

@@ -1,4 +1,5 @@
-//! Ordering a run by hand or by a step: the order goes through the event log, and the run starts when the transaction has committed.
+//! Ordering a run by hand or by a step: the order goes through the event log, and the run starts when the transaction
+//! has committed.
 use automation_core::by_name::call;
 use automation_core::order::Start;
 
@@ -18,7 +19,7 @@ pub fn start_child(name: &str, payload: &str, parent: i64) -> Result<i64, PgErro
     order(&named, payload, Some(parent)).map_err(|error| error.to_pg())
 }
 
-/// An automation that the caller may start now.
+/// Finds an automation that the caller may start now.
 pub fn startable(named: &Named<'_>) -> EngineResult<Automation> {
     check_tenant(named.tenant.filter(|tenant| !tenant.is_empty()))?;
     let known = named.find_for_tenant()?;
@@ -33,7 +34,7 @@ pub fn startable(named: &Named<'_>) -> EngineResult<Automation> {
         .hint(format!("{}.", typed("activate", &known.name, known.tenant.as_deref()))))
 }
 
-/// An automation that is for all tenants may be paused for one.
+/// Refuses a start for a tenant for which an automation of all tenants is paused.
 pub fn check_paused(known: &Automation, tenant: Option<&str>) -> EngineResult<()> {
     let Some(tenant) = tenant.filter(|tenant| tenant_pauses::is_paused(known.id, Some(tenant))) else { return Ok(()) };
     Err(EngineError::wrong_state(format!("cannot start automation \"{}\" for tenant \"{tenant}\"", known.name))

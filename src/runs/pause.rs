@@ -1,5 +1,5 @@
-//! An automation begins or stops to be active, for all or for one tenant: what becomes of its schedules, holds, jobs and frozen
-//! runs, and who is told.
+//! Activating and pausing an automation, for all or for one tenant: the effects on its schedules, holds, jobs and
+//! frozen runs, and the audit rows and events that report it.
 use automation_core::gate::apart;
 use automation_core::lifecycle::Status;
 use automation_core::order::Order;
@@ -14,14 +14,14 @@ use crate::provenance;
 use crate::store::automations::{self, Automation};
 use crate::store::{gates, live, log, tenant_pauses};
 
-/// Takes the lock on the executions of an automation, or of a tenant if tenants are counted apart. The transaction that pauses
-/// the automation for the tenant holds that lock as well.
+/// Takes the lock on the executions of an automation, or of a tenant if tenants are counted apart. The transaction that
+/// pauses the automation for the tenant holds that lock as well.
 pub fn lock_executions(automation: i32, tenant: Option<&str>) -> bool {
     try_take(Sort::Executions, hash(&[&automation.to_string(), tenant.unwrap_or_default()]))
 }
 
-/// Pauses an automation, or only for a tenant, with an audit row and an event. False if the automation is not active, or another session is
-/// changing it.
+/// Pauses an automation, or only for a tenant, with an audit row and an event. False if the automation is not active,
+/// or another session is changing it.
 pub fn pause_by_system(actor: &str, automation: i32, tenant: Option<&str>, details: &serde_json::Value) -> bool {
     let details = apart::details(details.clone(), tenant);
     match tenant {
@@ -43,7 +43,7 @@ pub fn pause_by_system(actor: &str, automation: i32, tenant: Option<&str>, detai
     }
 }
 
-/// What remains to be said of an automation that the engine has paused.
+/// Completes the pausing of an automation by the engine: audit row, event, schedules and holds.
 pub fn tell_paused(actor: &str, automation: i32, details: &serde_json::Value) {
     let Some(known) = automations::find(automation) else { return };
     let mut audited = details.clone();
@@ -57,17 +57,19 @@ pub fn tell_paused(actor: &str, automation: i32, details: &serde_json::Value) {
     holds::drop_inactive(known.id, &format!("it was paused by {actor}"));
 }
 
-/// What a real change of status leaves behind, whoever made it: an audit row, an event, and runs that go on.
+/// Completes a change of status, made by a user or by a definition: an audit row, an event, schedules, holds, and runs
+/// that go on.
 pub fn tell(known: &Automation, from: Status, to: Status, action: &str) {
     let details = serde_json::json!({ "from": from.word(), "to": to.word() });
     known.audit(action, details.clone());
     match to {
         Status::Active => {
             gates::forget_failures(known.id);
-            // The person who activates has seen the executions so far: they do not count any more.
+            // Activating the automation is a person's decision in view of the executions so far: they do not count any
+            // more.
             gates::forget_executions(known.id);
             go_on(known.id);
-            // One that cannot be read is left out by the router as well, which says so.
+            // A version that cannot be read is left out by the router as well, which logs that.
             if let Ok(program) = compile_stored(&known.document) {
                 schedules::follow(known.id, &program, true);
             }
@@ -98,15 +100,16 @@ pub fn announce(known: &Automation, action: &str, mut details: serde_json::Value
     });
 }
 
-/// Bulk jobs and runs that a pause has stopped go on.
+/// Lets bulk jobs and runs that a pause has stopped go on.
 pub fn go_on(automation_id: i32) {
     bulk::go_on(automation_id);
     thaw(automation_id);
 }
 
-/// What on_pause => 'freeze' has stopped goes on.
+/// Lets runs that were frozen by `on_pause => 'freeze'` go on.
 pub fn thaw(automation_id: i32) {
-    // Whoever froze a run held the automation's row, so all are to be seen by now, unless this transaction looks back.
+    // The executor that froze a run held the row of the automation, so all frozen runs are visible by now, unless the
+    // snapshot of this transaction is older.
     if live::frozen(automation_id).is_empty() && !snapshot::is_fixed() {
         return;
     }

@@ -1,4 +1,4 @@
-//! What is known of a run while it is moved, whatever row it was read from: a dispatch, a live run, a hold.
+//! A run while it is executed, independent of the row it was read from: a dispatch, a live run, a hold.
 use automation_core::machine::JobItem;
 use automation_core::value::Value;
 use pgrx::pg_sys;
@@ -15,7 +15,7 @@ use crate::store::history::{EndedRun, Ending};
 use crate::store::live::LiveRun;
 use crate::store::run_header::{RunHeader, has_run_header};
 
-/// What is known of a run while it is walked.
+/// The data of a run while it is executed.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub header: RunHeader,
@@ -30,7 +30,7 @@ pub struct Run {
 has_run_header!(Run);
 
 impl Run {
-    /// The run as the executor that executes it shows it.
+    /// The run as its executor shows it in shared memory.
     pub fn task(&self) -> Task {
         Task { run: self.id, automation: self.automation_id, job: self.item.map(|item| item.job), key: None }
     }
@@ -53,12 +53,12 @@ impl Run {
         }
     }
 
-    /// What expressions see as `run` and `trigger`.
+    /// The scope of the run's expressions, with the roots `run` and `trigger`, at the current time.
     pub fn scope<'a>(&self, version: &Version, event: &'a Event) -> RunScope<'a> {
         self.scope_at(version, event, clock::engine_now())
     }
 
-    /// The same, at another time.
+    /// The scope of the run's expressions at another time.
     pub fn scope_at<'a>(&self, version: &Version, event: &'a Event, now: Micros) -> RunScope<'a> {
         let trigger = version.program.triggers.get(self.trigger_no as usize);
         let id = trigger.map_or("manual", |trigger| trigger.id.as_str());
@@ -74,7 +74,7 @@ impl Run {
     }
 }
 
-/// What is known of a run that a dispatch starts.
+/// The run that a dispatch starts.
 pub fn of_dispatch(owner: pg_sys::Oid, dispatch: &Dispatch, event: Option<&Event>, started_at: Micros) -> Run {
     let order = event.and_then(Event::start);
     let own = versions::get(dispatch.version_id).ok().and_then(|version| version.program.tenant.clone());
@@ -93,7 +93,7 @@ pub fn of_dispatch(owner: pg_sys::Oid, dispatch: &Dispatch, event: Option<&Event
         entity_id: event.and_then(|event| event.entity_id.clone()),
         key: None,
         mode_key: None,
-        // The runs of a tenant's automation are that tenant's, also if the entity has gone over to another tenant.
+        // The runs of a tenant's automation belong to that tenant, also if the entity has gone over to another tenant.
         tenant: own.or_else(|| event.and_then(|event| event.tenant.clone())),
     };
     Run {
@@ -104,7 +104,7 @@ pub fn of_dispatch(owner: pg_sys::Oid, dispatch: &Dispatch, event: Option<&Event
     }
 }
 
-/// A run that was taken up.
+/// A live run that an executor or a session takes up.
 pub fn of_live(live: &LiveRun) -> Run {
     Run { header: live.header.clone(), automation: live.automation.clone(), attempt: 0, item: None }
 }

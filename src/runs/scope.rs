@@ -1,4 +1,4 @@
-//! What the expressions of a run see: the event, the run itself, and the state of entities.
+//! The scope in which the expressions of a run are evaluated: the event, the run itself, and the state of entities.
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use crate::event_log::events::Event;
 use crate::pg::clock::Micros;
 use crate::pg::identity;
 
-/// The world of a run. What it has done so far is the machine's to know.
+/// The values outside of a run that its expressions see. The results of its steps so far are kept by the machine.
 pub struct RunScope<'a> {
     event: EventScope<'a>,
     now: Micros,
@@ -46,8 +46,8 @@ impl<'a> RunScope<'a> {
         }
     }
 
-    /// An event as the run's tenant sees it; the event itself unless it moves an entity from one tenant to another. None if the
-    /// tenant does not see it.
+    /// An event as the run's tenant sees it; the event itself unless it moves an entity from one tenant to another.
+    /// None if the tenant does not see it.
     pub fn seen(&self, event: &Rc<Event>) -> Option<Rc<Event>> {
         self.columns.seen_by(self.tenant.as_deref(), event)
     }
@@ -57,7 +57,7 @@ impl<'a> RunScope<'a> {
         self.event.event()
     }
 
-    /// Entities are to be read anew.
+    /// Forgets the entities that were read, so that they are read anew.
     pub fn forget(&self) {
         self.states.borrow_mut().clear();
         self.own_ids.borrow_mut().clear();
@@ -74,8 +74,8 @@ impl<'a> RunScope<'a> {
         own
     }
 
-    /// May the run's owner hear the event? A run hears no event of another tenant. Whether the rule that derived a topic
-    /// may start the owner's automations was asked before, see `may_hear`.
+    /// May the run's owner hear the event? A run hears no event of another tenant. Whether the rule that derived a
+    /// topic may start the owner's automations is decided by `may_hear`.
     pub fn may_see(&self, event: &Event) -> bool {
         let user = identity::current_user();
         let tenants = self.tenant.as_deref().zip(event.tenant.as_deref());
@@ -87,13 +87,13 @@ impl<'a> RunScope<'a> {
             && hearing.hears(user, event, &event.topic(), &privileges)
     }
 
-    /// Do the run's waits hear an event on a topic that was derived from it?
+    /// May the run's waits hear an event on a topic that was derived from it?
     pub fn may_hear(&self, event: &Event, derived: &DerivedTopic) -> bool {
         let user = identity::current_user();
         hearing::current().hears_derived(user, event, &derived.topic, &derived.makers, &Privileges::default())
     }
 
-    /// The same world with another event in it: the one that a run waits for.
+    /// The same scope with another event: the event that a run waits for.
     pub fn with_event<'b>(&'b self, event: &'b Event) -> WithEvent<'b>
     where
         'a: 'b,
@@ -101,7 +101,7 @@ impl<'a> RunScope<'a> {
         WithEvent { world: self, event: EventScope::new(event, self.now) }
     }
 
-    /// What started the run, also where `event` is another.
+    /// The root `trigger`: the event that started the run, also if `event` is another one.
     fn trigger(&self) -> Result<&Value, Unreadable> {
         let read = || {
             let root = |name: &str| Ok(self.event.root(name)?.cloned().unwrap_or_default());
@@ -157,7 +157,7 @@ impl Scope for RunScope<'_> {
     }
 }
 
-/// The world of a run with another event in it.
+/// The scope of a run with another event in it.
 pub struct WithEvent<'a> {
     world: &'a RunScope<'a>,
     event: EventScope<'a>,

@@ -1,4 +1,4 @@
-//! What the steps of a turn came to, written down once at its end.
+//! Counts the outcomes of the steps of a turn, and writes the counts once at its end.
 use std::collections::HashMap;
 
 use super::batch_state;
@@ -9,7 +9,7 @@ use crate::store::step_stats::{self, StepCounts};
 /// By version and number of the step: the automation, the step's id, and the counts.
 pub type Counted = HashMap<(i32, usize), (i32, String, StepCounts)>;
 
-/// A step was done, failed or passed over.
+/// Counts a step that was completed, failed or skipped.
 pub fn note(run: &Run, place: usize, step: &str, status: &str, attempt: u32, took: Micros) {
     batch_state::with(|batch| {
         let (_, _, counts) = batch
@@ -26,7 +26,7 @@ pub fn note(run: &Run, place: usize, step: &str, status: &str, attempt: u32, too
     });
 }
 
-/// Adds what was counted to the counters.
+/// Adds the counts of the turn to the statistics.
 pub fn write(at: Micros) {
     let counted = batch_state::with(|batch| std::mem::take(&mut batch.counted));
     if !counted.is_empty() {

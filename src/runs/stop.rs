@@ -1,4 +1,4 @@
-//! Getting hold of a run's row while an executor may execute the run.
+//! Locks a row of a run while an executor may be executing the run.
 use std::time::{Duration, Instant};
 
 use crate::pg::catch::PgError;
@@ -6,20 +6,21 @@ use crate::pg::settings::{self, Pinned};
 use crate::pg::subtransaction::in_subtransaction;
 use crate::signal::running::Request;
 
-/// How long to wait for the row before the executor is interrupted again: a step may have caught the first interruption.
+/// How long to wait for the row before the executor is interrupted again: a step may have caught the first
+/// interruption.
 const AGAIN: &std::ffi::CStr = c"50ms";
 /// An executor whose step goes on for so long after it was interrupted is ended.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long to wait before looking again at an executor that was interrupted.
+/// How long to wait before checking again an executor that was interrupted.
 const NAP: Duration = Duration::from_millis(2);
 
-/// A run that is to be stopped. No executor begins it while this lives.
+/// A run that is to be stopped. No executor begins it while this value exists.
 pub struct Stop {
     request: Request,
     since: Instant,
 }
 
-/// Another transaction holds the row: the error says that it was waited for in vain.
+/// Another transaction holds the row: the error of the wait that timed out.
 pub struct Held(PgError);
 
 impl Stop {
@@ -27,8 +28,8 @@ impl Stop {
         Stop { request: Request::new(run), since: Instant::now() }
     }
 
-    /// Locks a row of the run by `look`, which waits for it. An executor that executes the run is interrupted until it has
-    /// rolled back; a session that drives the run by hand is waited for.
+    /// Locks a row of the run by `look`, which waits for it. An executor that executes the run is interrupted until it
+    /// has rolled back; for a session that drives the run by hand, this waits.
     pub fn lock<T>(&self, look: impl Fn() -> Option<T>) -> Option<T> {
         let limit = settings::lock_timeout();
         while self.request.interrupt(self.since.elapsed() >= PATIENCE) {
@@ -41,7 +42,7 @@ impl Stop {
         look()
     }
 
-    /// The same, but a transaction that holds the row without executing the run is not waited for.
+    /// Like `lock`, but does not wait for a transaction that holds the row without executing the run.
     pub fn lock_soon<T>(&self, look: impl Fn() -> Option<T>) -> Result<Option<T>, Held> {
         loop {
             let executes = self.request.interrupt(self.since.elapsed() >= PATIENCE);
@@ -52,15 +53,16 @@ impl Stop {
         }
     }
 
-    /// Interrupts the executors that execute runs of this job or automation, and calls `end` for each of these runs, until none
-    /// executes any more. `end` locks the rows of a run, so that it does not begin again when this is dropped.
+    /// Interrupts the executors that execute runs of this job or automation, and calls `end` for each of these runs,
+    /// until none executes any more. `end` locks the rows of a run, so that the run does not begin again when this
+    /// value is dropped.
     pub fn end_executing(&self, end: impl Fn(i64)) {
         loop {
             let executing = self.request.executing();
             if executing.is_empty() {
                 return;
             }
-            // While its query executes, the job itself is shown.
+            // While the query of a job executes, shared memory shows the job itself as a run.
             self.request.interrupt(self.since.elapsed() >= PATIENCE);
             executing.into_iter().for_each(&end);
             pgrx::check_for_interrupts!();
@@ -69,7 +71,7 @@ impl Stop {
     }
 }
 
-/// Calls `look`, which waits for a row, for a moment.
+/// Calls `look`, which waits for a row, with a short lock timeout.
 fn soon<T>(look: &impl Fn() -> Option<T>) -> Result<Option<T>, Held> {
     let found = in_subtransaction(|| {
         let pinned = Pinned::new();

@@ -1,4 +1,4 @@
-//! Putting a run away: its row, what can wake it, and when it is due.
+//! Suspending a run: saves its row, the entries of the wake-index that can wake it, and its timers.
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashSet};
 
@@ -24,21 +24,22 @@ use crate::store::wakes::{Source, Waiter, Wake};
 
 /// Most bytes of an entity's id in the wake-index: a page of a B-tree must hold three entries.
 const MAX_INDEXED: usize = 1000;
-/// How long an executor may take to look once more at a wait it has armed, before the conductor sees to it.
+/// How long an executor may take to evaluate once more a wait that it has armed, before the timer makes the router
+/// queue it.
 const ARM_GRACE: Micros = 500_000;
 
-/// A run that has suspended, and all that goes with it.
+/// A run that has suspended, and the rows to be written with it.
 pub struct Suspension {
     pub run: LiveRun,
-    /// It was not suspended before.
+    /// The run was not suspended before.
     pub is_new: bool,
     pub wakes: Vec<Wake>,
     pub timers: Vec<Timer>,
     /// Waits that are over.
     pub cleared: Vec<(i64, i32)>,
-    /// Waits to be looked at once more after the commit.
+    /// Waits to be evaluated once more after the commit.
     pub arm: Vec<(i64, i32)>,
-    /// Runs that nobody waits for any more.
+    /// Runs and bulk jobs that no run waits for any more.
     pub abandoned: Vec<i64>,
     /// The row of a bulk job that the run is for.
     pub item: Option<JobItem>,
@@ -51,7 +52,7 @@ pub fn first(run: &Run, event: &Event, machine: &mut Machine<'_>, world: &RunSco
     put
 }
 
-/// When the run has taken too long, if it can.
+/// The timer at which the run times out, if its program has a timeout.
 pub fn run_timeout(run: &LiveRun, machine: &Machine<'_>) -> Option<Timer> {
     let due_at = run.started_at + machine.program().timeout?;
     Some(Timer { due_at, waiter: waiter(run, 0), kind: TimerKind::RunTimeout })
@@ -73,8 +74,8 @@ pub fn frozen(run: &Run, event: &Event, machine: &Machine<'_>) -> Suspension {
     }
 }
 
-/// Puts a run aside before its first step, because others with the same key come first. What ended between our look at
-/// those and our commit had nobody to tell, so the run is looked at once more after that.
+/// Suspends a run before its first step, because other runs with the same key come first. A run that ended between the
+/// look at those runs and our commit did not see this one, so the queue is evaluated once more after the commit.
 pub fn queued(run: &Run, event: &Event, machine: &Machine<'_>) -> Suspension {
     let state = to_json(&machine.state);
     let run = LiveRun { pause: Pause::Queued, state, ..live(run, event, "[]".to_owned()) };
@@ -113,7 +114,7 @@ fn to_json(state: &State) -> String {
     serde_json::to_string(state).unwrap_or_default()
 }
 
-/// Works out what a suspended run leaves behind. `before` are the waits it had when it was taken up.
+/// Computes the rows that a suspended run leaves behind. `before` are the waits it had when the executor took it up.
 pub fn put_away(mut run: LiveRun, machine: &mut Machine<'_>, world: &RunScope<'_>, before: &[WaitNote]) -> Suspension {
     let mut put = Put::default();
     let waits: Vec<Wait> = machine.state.waits().cloned().collect();
@@ -143,8 +144,8 @@ pub fn put_away(mut run: LiveRun, machine: &mut Machine<'_>, world: &RunScope<'_
     }
 }
 
-/// A wait was looked at in vain: sets the timer for the next look. One that was due and is not, because a clock was set
-/// back, is due again at its time.
+/// The condition of a wait is still false: sets the timer for its next evaluation. A deadline that was due and is not
+/// any more, because the clock was set back, gets a timer for its time.
 pub fn look_later(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, reason: Reason, world: &RunScope<'_>) {
     let waiter = waiter(run, wait.no);
     let timer = match reason {
@@ -164,11 +165,11 @@ pub fn look_later(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, reason: Rea
 const MOST_WARNED: usize = 10_000;
 
 thread_local! {
-    /// Runs and steps of which it was told: a wait may be looked at very often.
+    /// Runs and steps for which a warning was logged: a wait may be evaluated very often.
     static WARNED: RefCell<HashSet<(i64, usize)>> = RefCell::new(HashSet::new());
 }
 
-/// Tells what is wrong with the condition of a wait, once.
+/// Logs, once per run and step, the error in the condition of a wait.
 pub fn warn(run: &LiveRun, machine: &mut Machine<'_>) {
     for (step, message) in machine.take_warnings() {
         let told = WARNED.with(|warned| {
@@ -194,7 +195,7 @@ pub fn warn(run: &LiveRun, machine: &mut Machine<'_>) {
     }
 }
 
-/// What a wait leaves behind.
+/// The rows that the new waits of a run leave behind.
 #[derive(Default)]
 pub struct Put {
     pub wakes: Vec<Wake>,
@@ -241,7 +242,7 @@ impl Put {
             }
             WaitFor::Run { run } => {
                 note.what = format!("run {run}");
-                // It starts after our commit at the earliest.
+                // That run starts after our commit at the earliest.
                 evaluated_later = false;
             }
             WaitFor::Bulk { job } => {
@@ -259,7 +260,7 @@ impl Put {
     }
 }
 
-/// What a wait for a condition tells people.
+/// Fills in the note that shows people a wait for a condition, and warns if the wait cannot be indexed.
 fn until(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunScope<'_>, note: &mut WaitNote) {
     let found = machine.references(wait, world);
     if let Some(condition) = machine.program().steps[wait.step].action.awaited() {
@@ -288,14 +289,14 @@ fn until(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunScope<'_>
     }
 }
 
-/// The name of an entity in the wake-index. None, which stands for all of its kind, if its events may have several names or the
-/// name is too long.
+/// The name of an entity in the wake-index. None, which stands for all of its kind, if its events may have several
+/// names or the name is too long.
 fn indexed(id: &OwnId) -> Option<String> {
     let key = wake_key(&id.text);
     (id.is_only && key.len() <= MAX_INDEXED).then(|| key.into_owned())
 }
 
-/// What may end a wait.
+/// The entries of the wake-index that may end a wait.
 pub fn wakes_of(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunScope<'_>) -> Vec<Wake> {
     let wake = |source: Source, kind: String, entity_id: Option<String>| Wake {
         waiter: waiter(run, wait.no),
@@ -325,7 +326,7 @@ pub fn wakes_of(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunSc
     }
 }
 
-/// When a wait is over, and when time alone may end it before.
+/// The timers of a wait: its deadline, and the time at which its condition may become true by time alone.
 pub fn timers_of(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunScope<'_>) -> Vec<Timer> {
     let timer = |at: i64, kind| Timer { due_at: at - POSTGRES_EPOCH, waiter: waiter(run, wait.no), kind };
     let due = wait.due.map(|due| timer(due, TimerKind::Due));
@@ -333,9 +334,9 @@ pub fn timers_of(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunS
     due.into_iter().chain(look).collect()
 }
 
-/// This moment in the log.
+/// The present position in the log.
 fn seen() -> Seen {
-    // What this run wrote before it waits has its place before the wait.
+    // Events that this run wrote before the wait come before the wait in the log.
     events::insert_buffered();
     let (present, up_to) =
         crate::pg::identity::as_engine(|| (cursor_store::present(), ids::own_ceiling().unwrap_or_default()));

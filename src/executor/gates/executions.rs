@@ -1,7 +1,8 @@
-//! Hot flow: an automation that is executed far too often is paused before it does more harm.
+//! The gate `hot flow`: an automation that is executed far too often is paused before it does more harm.
 //!
-//! Without a limit of its own, an automation is counted where it feeds itself: its execution goes back to one of its own
-//! runs, directly or through others. A table may change ten thousand times a second for good reasons.
+//! Without a limit of its own, an automation is counted only when it feeds itself: when its execution goes back to one
+//! of its own runs, directly or through other automations. A table may change ten thousand times a second for good
+//! reasons.
 use crate::runs::pause::{lock_executions, pause_by_system};
 use automation_core::gate::hot::{self, Cause, Check, Rate};
 use automation_core::gate::{apart, key};
@@ -25,11 +26,12 @@ pub struct Judged {
     custom: Option<Rate>,
     cause: Cause,
     entity: Option<String>,
-    /// The tenant whose executions are counted, and which is held back, if the automation has no tenant.
+    /// The tenant whose executions are counted, and for which the automation is paused, if the automation has no
+    /// tenant.
     tenant: Option<String>,
 }
 
-/// Can the execution come under a limit?
+/// Can a limit of executions apply to this one?
 pub fn apply(program: &Program, event: &Event) -> bool {
     program.limits.max_executions.is_some()
         || match gucs::hot_flow() {
@@ -48,7 +50,8 @@ pub fn of(program: &Program, event: &Event, run: &Run) -> Option<Judged> {
     if custom.is_none() && !own && gucs::hot_flow() == HotFlow::Loops {
         return None;
     }
-    // Only the limit on updates of one entity asks for the entity of an execution, so other executions are kept without one.
+    // Only the limit on updates of one entity needs the entity of an execution, so other executions are stored without
+    // one.
     let entity = event.kind.as_deref().zip(event.entity_id.as_deref()).filter(|_| event.op == Op::Updated);
     Some(Judged {
         custom,

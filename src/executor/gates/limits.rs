@@ -1,6 +1,6 @@
-//! How many runs execute at the same time. A run that is not admitted stays queued.
+//! The gate `limits`: how many runs execute at the same time. A run that is not admitted stays queued.
 //!
-//! A run executes within a transaction, so a place among the runs that execute is a lock that the transaction holds.
+//! A run executes within a transaction, so a place among the executing runs is a lock that the transaction holds.
 pub use automation_core::gate::admission::Class;
 use automation_core::gate::admission::{Candidate, Limit, Settings};
 use automation_core::program::Program;
@@ -21,7 +21,7 @@ fn settings() -> Settings {
     }
 }
 
-/// Takes a place for the run under every limit that it comes under, unless its transaction has one already.
+/// Takes a place for the run under every limit that applies to it, unless its transaction has one already.
 pub fn admit(claimer: &mut Claimer, run: &Run, program: &Program, class: Class) -> bool {
     let settings = settings();
     if settings.limit_nothing(program.limits.concurrency) {
@@ -49,7 +49,8 @@ fn take_place(limit: &Limit<'_>, owner: &str) -> bool {
     found || own
 }
 
-/// Keeps other automations from working on the same entity until the run ends or suspends. True if it needs no lock.
+/// Keeps other automations from working on the same entity until the run ends or suspends. True if the lock was taken
+/// or is not needed.
 pub fn lock_entity(run: &Run, program: &Program) -> bool {
     let entity = run.kind.as_deref().zip(run.entity_id.as_deref()).filter(|_| program.limits.entity_lock);
     entity.is_none_or(|(kind, id)| try_take(Sort::Entity, hash(&[run.tenant.as_deref().unwrap_or_default(), kind, id])))

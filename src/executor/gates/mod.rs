@@ -1,8 +1,10 @@
-//! Between an event and a run. What the event alone decides was decided when it was routed; the rest is here, in the order
-//! config -> filter -> window -> hold_for -> condition -> dedup -> hot flow -> mode and limits.
+//! The gates between an event and a run. The router has decided all that depends on the event alone; the rest is
+//! decided here, in the order config -> filter -> window -> hold_for -> condition -> dedup -> hot flow -> mode and
+//! limits.
 //!
-//! Gates that count or exclude lock their key first and give up if somebody else has it: then the dispatch stays queued.
-//! All locks are taken before anything is written, so that what comes back later finds no trace of its first try.
+//! Gates that count or exclude lock their key first and give up if another transaction holds it: then the dispatch
+//! stays queued. All locks are taken before anything is written, so that a dispatch that is tried again finds no trace
+//! of its first try.
 mod executions;
 mod limits;
 mod mode;
@@ -33,14 +35,14 @@ pub use mode::{is_its_turn, may_move};
 
 /// Why a run did not get to its steps.
 pub enum Refusal {
-    /// It is counted, and there is no run.
+    /// The refusal is counted, and there is no run.
     Counted(Code),
     /// The run is skipped.
     Skipped(&'static str),
     /// Too many executions: the automation is paused.
     Hot,
     Failed(&'static str, PgError),
-    /// It cannot be told now, because somebody else has in hand what decides.
+    /// Not decidable now, because the key is locked by another transaction.
     Later,
 }
 
@@ -48,19 +50,19 @@ pub enum Refusal {
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
     pub class: Class,
-    /// It repeats a run that has passed the gates already.
+    /// The run repeats a run that has passed the gates already.
     pub again: bool,
-    /// Equal events are sorted out.
+    /// The gate `dedup` sorts out equal events.
     pub dedups: bool,
-    /// Windows and limits of executions count it.
+    /// Windows and limits of executions count the run.
     pub counts: bool,
 }
 
-/// What has passed the gates.
+/// The result for a run that has passed the gates.
 pub struct Passed {
     /// The run has to wait for its turn.
     pub queues: bool,
-    /// The event, if the gates had something to add to it.
+    /// The event, if the gates added fields to it.
     pub event: Option<Event>,
 }
 
@@ -76,8 +78,8 @@ pub fn pass(
     let trigger = program.triggers.get(run.trigger_no as usize);
     let limits = &program.limits;
     let plain = program.condition.is_none() && program.key.is_none() && limits.dedup.is_none();
-    // A filter over the event alone was evaluated when the event was routed, and so was a change that nothing else
-    // decides.
+    // A filter over the event alone was evaluated when the event was routed, and so was a change that depends on
+    // nothing else.
     let routed = trigger.is_none_or(|trigger| trigger.is_pure_event() && trigger.window.is_none());
     let free = limits.mode == Mode::Parallel && !mode::applies(run, program) && !limits.entity_lock;
     if plain && routed && free && limits.concurrency.is_none() && !executions::apply(program, event) {
@@ -88,7 +90,7 @@ pub fn pass(
     if counted.as_ref().is_some_and(|counted| !counted.lock()) {
         return Err(Refusal::Later);
     }
-    // What is counted is counted when the locks are held, and may decide about the condition.
+    // The window counts when all locks are held, and its count may decide the condition.
     let may_restart = counted.is_none();
     let reserved = reserve(claimer, run, version, event, origin, may_restart)?;
     let event = counted.map(|counted| counted.count(event)).transpose()?;
@@ -100,13 +102,13 @@ pub fn pass(
     Ok(Passed { queues, event })
 }
 
-/// The gates before `hold_for`. Returns the event if they have something to add to it.
+/// Passes the gates before `hold_for`. Returns the event if they added fields to it.
 pub fn before_hold(run: &Run, version: &Version, event: &Event) -> Result<Option<Event>, Refusal> {
     let Some(counted) = configured(run, version, event)? else { return Ok(None) };
     if counted.lock() { counted.count(event).map(Some) } else { Err(Refusal::Later) }
 }
 
-/// What of config and filter was not decided when the event was routed, and what is to be counted then.
+/// Decides the parts of config and filter that the router could not, and returns the occurrence that the window counts.
 fn configured<'v>(run: &Run, version: &'v Version, event: &Event) -> Result<Option<window::Counted<'v>>, Refusal> {
     let Some(trigger) = version.program.triggers.get(run.trigger_no as usize) else { return Ok(None) };
     let filter = trigger.filter.as_ref().filter(|filter| !filter.is_pure_event());
@@ -126,7 +128,7 @@ fn configured<'v>(run: &Run, version: &'v Version, event: &Event) -> Result<Opti
     Ok(window::Counted::of(run, trigger, event, &scope))
 }
 
-/// What a run needs to itself to pass the gates behind the condition, and has got.
+/// The locks and the place that a run has obtained for the gates behind the condition.
 pub struct Reserved<'a> {
     event: &'a Event,
     dedup: Option<(i64, String)>,
@@ -134,8 +136,8 @@ pub struct Reserved<'a> {
     place: mode::Place,
 }
 
-/// Takes the locks for the gates behind the condition. Nothing is written yet, but that a run which executes is ended for this
-/// one in mode restart, if `may_restart`.
+/// Takes the locks for the gates behind the condition. Nothing is written yet, with one exception: in mode `restart`,
+/// if `may_restart`, an executing run is ended for this one.
 pub fn reserve<'a>(
     claimer: &mut Claimer,
     run: &mut Run,
@@ -157,7 +159,7 @@ pub fn reserve<'a>(
     let place = if locked {
         let scope = (program.limits.mode == Mode::Restart).then(|| run.scope(version, event));
         let holds = |scope: &RunScope<'_>| origin.again || ask(program.condition.as_ref(), "condition", scope).is_ok();
-        // An event that comes to nothing, or may be equal to an earlier one, interrupts no run.
+        // An event that starts no run, or may be equal to an earlier one, interrupts no run.
         let may_start = || may_restart && dedup.is_none() && scope.as_ref().is_some_and(holds);
         mode::lock(claimer, run, program, may_start)
     } else {
@@ -182,7 +184,7 @@ impl Reserved<'_> {
     }
 }
 
-/// Asks a condition, if there is one.
+/// Evaluates a condition, if there is one.
 fn ask(condition: Option<&Condition>, reason: &'static str, scope: &RunScope<'_>) -> Result<(), Refusal> {
     let Some(condition) = condition else { return Ok(()) };
     match condition.holds(scope, &mut Budget::default()) {
@@ -192,7 +194,7 @@ fn ask(condition: Option<&Condition>, reason: &'static str, scope: &RunScope<'_>
     }
 }
 
-/// Works out what the run is about.
+/// Computes the keys of the run.
 fn name(run: &mut Run, version: &Version, scope: &RunScope<'_>) -> Result<(), Refusal> {
     let failed = |error: &ExprError, text: &str| Refusal::Failed("key_failed", from_expression(error, text));
     if let Some(key) = &version.program.key {
@@ -209,7 +211,7 @@ fn dedup_key(dedup: &Dedup, run: &Run, scope: &RunScope<'_>) -> Option<String> {
     key::dedup(&dedup.key, scope, &mut Budget::default(), run.tenant.as_deref())
 }
 
-/// The lock on one of an automation's keys.
+/// The number of the lock on one of an automation's keys.
 pub fn lock_of(automation: i32, key: &str) -> i64 {
     hash(&[&automation.to_string(), key])
 }

@@ -1,4 +1,5 @@
-//! What a start does while runs of the same automation with the same key are under way.
+//! The gate `mode`: starts, queues, skips or restarts while runs of the same automation with the same key are under
+//! way.
 use automation_core::definition::Mode;
 use automation_core::gate::Code;
 use automation_core::gate::mode::{self, ActiveRun, Entry};
@@ -12,40 +13,40 @@ use crate::runs::run::Run;
 use crate::signal::running;
 use crate::store::live::{self, LiveRun};
 
-/// A run's place among those with the same key, which is locked.
+/// A run's place among the runs with the same key, which is locked.
 pub struct Place {
     active: Vec<ActiveRun>,
-    /// Those that a restart cancels, locked.
+    /// The runs that a restart cancels, locked.
     locked: Vec<LiveRun>,
     keyed: bool,
-    /// One of those that come first waits for this run to end: a queue would never move.
+    /// One of the runs that come first waits for this run to end: a queue would never move.
     waits_for_us: bool,
 }
 
-/// Can there be runs that stand in this one's way?
+/// Can there be runs that prevent this one from starting?
 pub fn applies(run: &Run, program: &Program) -> bool {
     if program.limits.mode != Mode::Parallel || program.limits.max_runs.is_some() {
         return true;
     }
     let keyed = program.key.is_some() || run.entity_id.is_some();
-    // A run that is never suspended is never under way while another one starts.
+    // A run that never suspends is never under way while another run starts.
     keyed && program.steps.iter().any(|step| step.retry.is_some() || step.action.kind().form().may_wait)
 }
 
-/// Locks the run's key and finds those with the same one. None if somebody else has it in hand. In mode restart an earlier run
-/// that another executor executes is ended then, if `may_start` says that this one would start: it does so in the next turn,
-/// when that end is committed, so that no third run can undo it.
+/// Locks the run's key and finds the runs with the same key. None if another transaction holds the key or one of those
+/// runs. In mode `restart` an earlier run that another executor executes is then ended, if `may_start` says that this
+/// run would start: it starts in the next turn, when that end is committed, so that no third run can undo it.
 pub fn lock(claimer: &mut Claimer, run: &mut Run, program: &Program, may_start: impl Fn() -> bool) -> Option<Place> {
     let keyed = run.mode_key.is_some();
     if !applies(run, program) {
         return Some(Place { active: Vec::new(), locked: Vec::new(), keyed, waits_for_us: false });
     }
-    // Runs without anything in common share the automation's only key, tenants apart.
+    // Runs without a key or an entity share one key per automation and tenant.
     let header = &mut run.header;
     let all = || header.tenant.as_ref().map_or("all".into(), |tenant| format!("{tenant}/all"));
     let key = header.mode_key.get_or_insert_with(all);
     let mark = (header.automation_id, key.clone());
-    // What a run of this batch did with the key is not in the tables yet.
+    // The effect of an earlier run of this batch on the key is not in the tables yet.
     if claimer.touched.contains(&mark) {
         return None;
     }
@@ -121,15 +122,15 @@ impl Place {
     }
 }
 
-/// May a run of the batch be moved, or has another run of the batch decided about its key?
+/// May a live run go on, or has another run of the batch used its key already?
 pub fn may_move(claimer: &mut Claimer, live: &LiveRun, program: &Program) -> bool {
     let Some(key) = live.mode_key.as_ref().filter(|_| program.limits.mode != Mode::Parallel) else { return true };
     claimer.touched.insert((live.automation_id, key.clone()))
 }
 
-/// Is it the turn of a run that is queued?
+/// Has the turn of a queued run come?
 pub fn is_its_turn(live: &LiveRun) -> bool {
     let Some(key) = &live.mode_key else { return true };
-    // The first of them and one that has begun are all that matters.
+    // Only the first run of the queue and a run that has begun matter.
     mode::next_in_queue(&live::with_key(live.automation_id, key, i64::MAX)) == Some(live.id)
 }

@@ -1,4 +1,4 @@
-//! So many occurrences within a trailing time.
+//! The gate `window`: lets pass so many occurrences within a trailing time.
 use automation_core::expr::Budget;
 use automation_core::gate::key;
 use automation_core::gate::window::Window;
@@ -12,7 +12,7 @@ use crate::runs::run::Run;
 use crate::runs::scope::RunScope;
 use crate::store::gates::{Occurrence, Partition, count_window};
 
-/// Counted no further than this, so that a flood costs each of its events no more than a trickle.
+/// Occurrences are counted no further than this, so that an event in a flood costs no more than any other.
 const MOST: u64 = 100;
 
 /// An occurrence of a trigger with a window.
@@ -42,16 +42,16 @@ impl<'a> Counted<'a> {
         Partition { automation_id: self.automation_id, trigger: self.trigger, key: &self.key }
     }
 
-    /// Keeps others from counting in the same partition.
+    /// Keeps other transactions from counting in the same partition. False if another transaction does so now.
     pub fn lock(&self) -> bool {
         try_take(Sort::Window, hash(&[&self.automation_id.to_string(), &self.trigger.to_string(), &self.key]))
     }
 
-    /// Counts it. The event that fills the window goes on, and carries the count.
+    /// Counts the occurrence. The event that fills the window passes, and carries the count.
     pub fn count(self, event: &Event) -> Result<Event, Refusal> {
         let within = self.window.within;
-        // By the time at which it happened, so that a backlog which is worked off at once is no flood. What happened
-        // later but was counted before, because it was quicker, is as near as what happened before.
+        // Counted by the time at which it happened, so that a backlog which is executed at once is no flood. An
+        // occurrence that happened later but was counted before counts like an earlier one at the same distance.
         let (from, to) = (self.at.saturating_sub(within), self.at.saturating_add(within));
         let most = self.window.count.max(MOST) as i64;
         let occurrence = Occurrence { event_id: event.id, at: self.at, from, to };

@@ -20,6 +20,7 @@ use crate::pg::clock;
 use crate::pg::identity;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::key_lock::{self, Sort};
+use crate::pg::server_text;
 use crate::pg::text::Text;
 use crate::scope::instant;
 use crate::store::automations::{self, Automation};
@@ -45,6 +46,7 @@ fn start_run(
 
 /// Starts a run for a step of another run, which waits for its end.
 pub fn start_child(name: &str, payload: &str, parent: i64) -> Result<i64, PgError> {
+    server_text::check(payload)?;
     let named = Named { function: "start_run", name, tenant: None };
     order(&named, payload, serde_json::json!({ "parent": parent })).map_err(|error| error.to_pg())
 }

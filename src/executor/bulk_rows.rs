@@ -283,6 +283,7 @@ impl Orders {
             order["owner"] = job.owner.to_u32().into();
         }
         let order = order.to_string();
+        let payload = item.data.as_deref().map(server_text::as_utf8);
         let new = NewEvent {
             op: Some(Op::Started),
             relation: event.relation,
@@ -291,7 +292,7 @@ impl Orders {
             topic: Some(&self.topic),
             tenant: event.tenant.as_deref().map(str::as_bytes),
             next: Some(order.as_bytes()),
-            payload: item.data.as_deref(),
+            payload: payload.as_deref(),
             ..Default::default()
         };
         events::buffer_event(&new, self.command);

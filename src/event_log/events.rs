@@ -1,4 +1,5 @@
 //! The event log: appending to it and reading it back.
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -161,15 +162,7 @@ pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
     let texts = match server_text::is_utf8() {
         true => Texts::with_room_for(&texts),
         false => {
-            let is_bytes = [false, true, false, true, false, false, true, true, true];
-            let mut place = is_bytes.into_iter();
-            let converted = texts.map(|text| {
-                let is_converted = place.next().unwrap_or_default() && event.from_table;
-                text.map(|text| match (is_converted, std::str::from_utf8(text)) {
-                    (false, Ok(utf8)) => server_text::write(utf8),
-                    (true, _) | (false, Err(_)) => text.into(),
-                })
-            });
+            let converted = converted(event, texts);
             Texts::with_room_for(&converted.each_ref().map(|text| text.as_deref()))
         }
     };
@@ -202,6 +195,23 @@ pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
     at_commit::conductor_at_commit();
     // If the table is gone, the extension is being dropped under us, and there is nobody left to tell.
     PENDING.with(|pending| pending.borrow_mut().add("event", at, command, row));
+}
+
+/// The texts of an event, from its kind to its payload, in the database's encoding.
+fn converted<'a>(event: &NewEvent<'_>, texts: [Option<&'a [u8]>; 9]) -> [Option<Cow<'a, [u8]>>; 9] {
+    let is_bytes = [false, true, false, true, false, false, true, true, true];
+    let mut places = is_bytes.into_iter().enumerate();
+    // Of an order to start or to move runs no view shows `next`.
+    let is_order = matches!(event.op, Some(Op::Started | Op::Moved));
+    const NEXT: usize = 7;
+    texts.map(|text| {
+        let (place, is_bytes) = places.next().unwrap_or_default();
+        text.map(|text| match (is_bytes && event.from_table, std::str::from_utf8(text)) {
+            (false, Ok(order)) if place == NEXT && is_order => server_text::write_json(order),
+            (false, Ok(utf8)) => server_text::write(utf8),
+            (true, _) | (false, Err(_)) => text.into(),
+        })
+    })
 }
 
 /// Do events wait?

@@ -279,6 +279,7 @@ impl Orders {
             ..Default::default()
         };
         let order = start.order().encode();
+        let payload = item.data.as_deref().map(server_text::as_utf8);
         let new = NewEvent {
             op: Some(Op::Started),
             relation: event.relation,
@@ -287,7 +288,7 @@ impl Orders {
             topic: Some(&self.topic),
             tenant: event.tenant.as_deref().map(str::as_bytes),
             next: Some(order.as_bytes()),
-            payload: item.data.as_deref(),
+            payload: payload.as_deref(),
             ..Default::default()
         };
         events::buffer_event(&new, self.command);

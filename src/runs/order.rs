@@ -9,12 +9,14 @@ use crate::error::{EngineError, EngineResult};
 use crate::event_log::events::{NewEvent, Op, append_event};
 use crate::pg::append::next_id;
 use crate::pg::catch::PgError;
+use crate::pg::server_text;
 use crate::provenance;
 use crate::store::automations::Automation;
 use crate::store::tenant_pauses;
 
 /// Starts a run for a step of another run, which waits for its end.
 pub fn start_child(name: &str, payload: &str, parent: i64) -> Result<i64, PgError> {
+    server_text::check(payload)?;
     let named = Named { function: "start_run", name, tenant: None };
     order(&named, payload, Some(parent)).map_err(|error| error.to_pg())
 }

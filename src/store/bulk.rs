@@ -387,7 +387,7 @@ pub fn note_error(id: i64, error: &str) {
 pub struct Item {
     pub no: i64,
     pub run_id: i64,
-    /// JSON; None if it was too large.
+    /// JSON in the database's encoding; None if it was too large.
     pub data: Option<Vec<u8>>,
 }
 
@@ -420,7 +420,7 @@ pub fn items(job: i64, after: i64, limit: i64) -> Vec<Item> {
 }
 
 fn read_item(row: &Row<'_>) -> Option<Item> {
-    Some(Item { no: row.int8(1)?, run_id: row.int8(2)?, data: row.text(3).map(String::into_bytes) })
+    Some(Item { no: row.int8(1)?, run_id: row.int8(2)?, data: row.raw_text(3).map(<[u8]>::to_vec) })
 }
 
 const TAKE_RETURNED: &str = "

@@ -306,6 +306,7 @@ fn a_letter_that_the_encoding_lacks_is_named_and_stops_no_worker() {
             "webhook",
             format!("automation.webhook('{}', body => '{{\"a\": \"{{{{ upper(''ÿ'') }}}}\"}}')", receiver.url()),
         ),
+        ("run", format!("automation.run('sql', '{{\"a\": {euro}}}')")),
         ("upper", "automation.sql('INSERT INTO note VALUES ({{ upper(\"ÿ\") }})')".to_owned()),
     ] {
         if name == "call" {
@@ -369,6 +370,20 @@ fn a_letter_that_the_encoding_lacks_is_named_and_stops_no_worker() {
     assert_eq!(db.text("SELECT response_body FROM automation.deliveries"), "5 <U+20AC> und größe <U+6CE8>");
     assert_eq!(receiver.received().len(), 1);
     db.expect_nothing_rescued();
+}
+
+/// The bytes of these two letters in LATIN1 are one letter in UTF-8.
+#[test]
+fn a_row_of_a_backfill_is_not_taken_for_utf8() {
+    let db = encoded("backfilled", "LATIN1");
+    db.execute("CREATE TABLE note (line text)");
+    db.execute(
+        "SELECT automation.define('each', trigger => automation.on_call(),
+             steps => ARRAY[automation.sql('INSERT INTO note VALUES ({{ payload.x }})')])",
+    );
+    db.execute("SELECT automation.backfill('each', $$SELECT 'Ã¼' AS x$$)");
+    db.wait_until("the row is done", "SELECT EXISTS (SELECT FROM note)");
+    assert_eq!(db.text("SELECT line FROM note"), "Ã¼");
 }
 
 /// WIN1252 has bytes that are no letters, which a text may hold all the same.

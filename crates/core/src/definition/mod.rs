@@ -1,6 +1,6 @@
 //! An automation as its author wrote it: one JSON document, checked field by field.
 //!
-//! The document is what is stored, compared and given back; [`crate::program`] turns it into something that runs.
+//! This document is stored, compared and given back; [`crate::program`] turns it into something that runs.
 
 mod options;
 mod problem;
@@ -40,7 +40,7 @@ pub enum Ordering {
     None,
 }
 
-/// What becomes of the runs under way when an automation is paused.
+/// How runs under way are treated when an automation is paused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnPause {
@@ -59,26 +59,26 @@ pub enum OnPause {
 pub struct Document {
     /// Unique name.
     pub name: String,
-    /// What it is for.
+    /// The purpose of the automation, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What starts it.
+    /// The triggers that start it.
     pub triggers: Vec<TriggerDef>,
     /// Checked before each run, on the state of that moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<Json>,
-    /// Expression that names what a run is about.
+    /// Expression for the key of a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// What it does.
+    /// The steps of a run.
     pub steps: Vec<StepDef>,
-    /// What it does when a run has failed.
+    /// The steps taken when a run has failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on_failure: Vec<StepDef>,
     /// Whose runs start in order.
     #[serde(default)]
     pub ordering: Ordering,
-    /// What becomes of runs under way when it is paused.
+    /// How runs under way are treated when the automation is paused.
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_pause: OnPause,
     /// Most steps a run may execute.
@@ -90,7 +90,7 @@ pub struct Document {
     /// Only events of this tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// What happens when it is to start while a run with the same key is under way.
+    /// How a firing is treated while a run with the same key is under way.
     #[serde(default, skip_serializing_if = "is_default")]
     pub mode: Mode,
     /// Most runs with the same key that are under way or queued.
@@ -126,7 +126,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 /// The fields that are not options.
 const FIELDS: [&str; 6] = ["name", "trigger", "triggers", "condition", "steps", "on_failure"];
 
-/// Reads a document and fills in what it leaves open: ids, lists, aliases. All problems of shape are returned, not
+/// Reads a document and fills in ids, lists and aliases that it leaves out. All problems of shape are returned, not
 /// only the first.
 pub fn read(document: &Json) -> Result<Document, Vec<Problem>> {
     let Json::Object(fields) = document else {

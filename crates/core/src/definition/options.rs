@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-/// What happens when a trigger fires while a run with the same key is under way.
+/// How a firing is treated while a run with the same key is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -93,7 +93,7 @@ pub(super) fn read(document: &mut Document, mut rest: Map<String, Json>, problem
     }
 }
 
-/// What has been read into its one form has the type of its field.
+/// Takes the value of a field, which was checked and brought into its one form before, as its type.
 fn take<T: DeserializeOwned>(rest: &mut Map<String, Json>, field: &str) -> Option<T> {
     serde_json::from_value(rest.remove(field)?).ok()
 }

@@ -23,7 +23,7 @@ impl StepDef {
         self.text("id")
     }
 
-    /// What it does.
+    /// The kind of the step.
     pub fn kind(&self) -> StepKind {
         StepKind::named(self.text("do")).unwrap_or(StepKind::Sql)
     }
@@ -91,7 +91,7 @@ fn read_nested(
     }
     let mut read = Vec::new();
     for (i, item) in list(given, path, problems).into_iter().enumerate() {
-        // The document is refused anyway, and what follows takes the longer the more there is.
+        // The document is refused anyway, and reading more steps would only take longer.
         if ids.len() > MAX_PARTS {
             break;
         }
@@ -106,7 +106,7 @@ fn read_nested(
             item.insert("continue_on_error".into(), alias);
         }
         steps::tidy(&mut item);
-        // What is so anyway is not written down, so that two documents that mean the same are the same.
+        // Defaults are not written down, so that two documents that mean the same are the same.
         item.retain(|field, value| match field.as_str() {
             "continue_on_error" => *value != false,
             "enabled" | "continue_on_timeout" => *value != true,

@@ -44,7 +44,7 @@ pub struct TriggerDef {
     /// Name of the trigger within the automation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// What it fires on.
+    /// The kind of the trigger.
     pub on: On,
     /// Kind of entity, for changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,16 +61,16 @@ pub struct TriggerDef {
     /// The field that `state` and `numeric` are about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// For `state`: what it was, one of these.
+    /// For `state`: the value before the change, one of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Json>,
-    /// What it is now.
+    /// For `state`: the value after the change, one of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<Json>,
-    /// What it was not.
+    /// For `state`: the value before the change is none of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_from: Option<Json>,
-    /// What it is not now.
+    /// For `state`: the value after the change is none of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_to: Option<Json>,
     /// For `numeric`: an expression over the changed entity, instead of a field.
@@ -91,10 +91,10 @@ pub struct TriggerDef {
     /// In this time zone; UTC if it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timezone: Option<String>,
-    /// What becomes of ticks that were missed: `once`, `skip` or `{"all": n}`.
+    /// How missed ticks are treated: `once`, `skip` or `{"all": n}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<Json>,
-    /// What a tick does while the run before is under way: `skip`, `allow` or `queue`.
+    /// How a tick is treated while the run of an earlier tick is under way: `skip`, `allow` or `queue`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap: Option<String>,
     /// How often an `interval` comes round.
@@ -103,7 +103,7 @@ pub struct TriggerDef {
     /// Condition over the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<Json>,
-    /// Fire only if what fired it is still so after this time.
+    /// Fire only if the state that fired the trigger is still so after this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_for: Option<String>,
     /// Fire only at so many occurrences within a time.
@@ -236,7 +236,8 @@ fn spaced(given: &Json) -> super::values::Kept {
     Ok(given.as_str().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" ").into()))
 }
 
-/// A time zone by its proper name. What is no zone stays as it is: the compiler says so, with the nearest that is one.
+/// A time zone by its proper name. A text that names no zone stays as it is: the compiler refuses it and suggests the
+/// nearest zone.
 fn zone(given: &Json) -> super::values::Kept {
     values::text(given)?;
     let name = given.as_str().unwrap_or_default();

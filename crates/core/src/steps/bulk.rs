@@ -1,7 +1,7 @@
 //! The `bulk` step: does its steps for each row of a query, each row in a run of its own.
 //!
-//! Here is how the step begins a job, what the run of a row begins with, and what becomes of the step when all of them
-//! have ended. The job itself is decided in [`crate::bulk`].
+//! This module has the beginning of a job, the first state of a row's run, and the end of the step when the runs of all
+//! rows have ended. The job itself is decided in [`crate::bulk`].
 
 use super::form::{any, steps, text};
 use super::{Action, Checked, Done, Effects, Form, Isolation, Performed, StepAction, TimeLimit, Touch, Tries, field};
@@ -99,19 +99,19 @@ impl Action {
     }
 }
 
-/// What the runs of rows see of the run that ordered them.
+/// The values of the ordering run that the runs of rows can read.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Surroundings {
-    /// Its variables.
+    /// The variables of the ordering run.
     #[serde(default)]
     pub vars: Kept,
-    /// What its steps gave back.
+    /// The results of its steps so far.
     #[serde(default)]
     pub results: Vec<(String, Kept)>,
 }
 
 impl Machine<'_> {
-    /// What the runs of rows are to see, as it is now.
+    /// The values that the runs of rows can read, as they are now.
     pub fn surroundings(&self, thread: u32) -> Surroundings {
         let vars = self.state.threads[self.place_of(thread)].vars.clone();
         Surroundings { vars, results: self.state.results.clone() }

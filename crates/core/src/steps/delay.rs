@@ -69,7 +69,7 @@ impl StepAction for Delay {
         let given = def.get("for")?;
         match duration_text(given) {
             Some(text) if text.contains("{{") => parts.template(&text, "for").map(Delay::Computed),
-            // what begins with a name is computed
+            // a text that begins with a name is computed
             Some(text) if text.trim_start().starts_with(|c: char| c.is_alphabetic() && c != 'P') => {
                 match Expr::parse(&text) {
                     // a lone word such as "infinity" was meant as a duration

@@ -11,7 +11,7 @@ macro_rules! step_kinds {
             $($(#[$doc])* $kind,)*
         }
 
-        /// What a step does, with its texts parsed.
+        /// The action of a step, with its texts parsed.
         #[derive(Clone, Debug)]
         pub enum Action {
             $($(#[$doc])* $kind($type),)*
@@ -28,7 +28,7 @@ macro_rules! step_kinds {
                 }
             }
 
-            /// What its form cannot say about the fields of a step.
+            /// Checks of a step's fields that its form cannot express.
             pub(crate) fn check(self, step: Checking<'_>) {
                 match self {
                     $(StepKind::$kind => <$type as StepAction>::check(step),)*
@@ -77,7 +77,7 @@ macro_rules! step_kinds {
                 }
             }
 
-            /// What it uses in the database.
+            /// The objects of the database that the step uses.
             pub fn touches(&self) -> Vec<Touch<'_>> {
                 match self {
                     $(Action::$kind(step) => step.touches(),)*
@@ -91,7 +91,7 @@ macro_rules! step_kinds {
                 }
             }
 
-            /// What it needs around it; `None` if the machine takes it itself.
+            /// The protection in which the step is executed; `None` if the machine takes it itself.
             pub fn isolation(&self) -> Option<Isolation> {
                 match self {
                     $(Action::$kind(_) => isolation!($how $type),)*

@@ -53,10 +53,10 @@ trigger_kinds! {
     Call(call::Call);
 }
 
-/// What must have happened to the entity of the event.
+/// The change that a trigger requires of the event's entity.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// Whatever the topic says.
+    /// Any change on the trigger's topics.
     Any,
     /// A transition of a field.
     State(Transition),
@@ -83,29 +83,29 @@ pub struct Form {
     pub required: &'static [&'static str],
     /// Fields that it may have, beside those of all triggers.
     pub optional: &'static [&'static str],
-    /// What the rows of a backfill are to it.
+    /// How the trigger treats the rows of a backfill.
     pub backfill: Backfill,
 }
 
-/// What the rows of a backfill are to a trigger.
+/// How a trigger treats the rows of a backfill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backfill {
-    /// Nothing: it is not about rows.
+    /// Not at all: the trigger is not about rows.
     None,
-    /// Entities that came into being.
+    /// As entities that came into being.
     Created,
-    /// Entities that changed.
+    /// As entities that changed.
     Updated,
-    /// The payloads of events on its topic.
+    /// As payloads of events on its topic.
     Event,
 }
 
-/// What every kind of trigger says of itself. A method without a body here must be answered by each kind.
+/// Interface of a trigger kind. Each kind must implement the methods that have no body here.
 pub(crate) trait TriggerKind {
     /// Its form in the document, and the facts about it.
     const FORM: Form;
 
-    /// Fills in what the document leaves open. Called for triggers of this kind before their fields are checked.
+    /// Fills in fields that the document leaves out. Called for triggers of this kind before their fields are checked.
     fn tidy(_trigger: &mut Map<String, Json>) {}
 
     /// Do its fields go together?
@@ -114,7 +114,7 @@ pub(crate) trait TriggerKind {
     /// The patterns of the topics it listens to. A problem has been reported if there is no answer.
     fn patterns(def: &TriggerDef, parts: &mut Parts<'_>) -> Option<Vec<String>>;
 
-    /// What must have happened to the entity of the event. A problem has been reported if there is no answer.
+    /// The change that the trigger requires of the event's entity. A problem has been reported if there is no answer.
     fn change(_def: &TriggerDef, _parts: &mut Parts<'_>) -> Option<Change> {
         Some(Change::Any)
     }
@@ -147,21 +147,21 @@ impl Checking<'_> {
     }
 }
 
-/// A change that a trigger means. `armed` is what [`Meant::armed_after`] last said of the entity.
+/// A change that a trigger means. `armed` is the last result of [`Meant::armed_after`] for the entity.
 pub trait Meant {
     /// Is the change of the event the one that is meant? Routing asks this of every event and trigger, so it writes no text.
     fn verdict(&self, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Result<(), Code>;
 
-    /// The same, with the clause that said no and what it saw. `code` is what [`Meant::verdict`] said.
+    /// As [`Meant::verdict`], with the clause that said no and the value it saw. `code` is the code of that verdict.
     fn fires(&self, code: Code, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Result<(), Reason>;
 
-    /// Is what fired the trigger still so?
+    /// Is the state that fired the trigger still so?
     fn holds(&self, since: &HeldSince<'_>, budget: &mut Budget) -> Result<(), Reason>;
 
-    /// What to remember of an entity whose value could not be worked out.
+    /// The value of `armed` to remember for an entity whose value could not be worked out.
     fn armed_after(&self, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Option<bool>;
 
-    /// Does the meaning of the change depend on what is remembered?
+    /// Does the verdict on the change depend on the remembered `armed`?
     fn asks_memory(&self, scope: &dyn Scope, budget: &mut Budget) -> bool;
 
     /// Its expressions, each with the field of the document that holds it.
@@ -170,7 +170,7 @@ pub trait Meant {
     /// The field of the entity that it names, for the columns of a watched table.
     fn field(&self) -> Option<&str>;
 
-    /// What is wrong with its values for a table of this shape.
+    /// Problems of its values with a table of this shape.
     fn problems(&self, shape: &TableShape) -> Vec<ExprError>;
 }
 
@@ -186,7 +186,7 @@ pub struct HeldSince<'a> {
     pub scope: &'a dyn Scope,
 }
 
-/// Whatever the topic says.
+/// Any change on the trigger's topics.
 struct Any;
 
 impl Meant for Any {
@@ -245,7 +245,7 @@ fn changes(def: &TriggerDef, of: &[&str]) -> Option<Vec<String>> {
     Some(verbs(def.kind.as_deref().unwrap_or_default(), of))
 }
 
-/// A schedule with what becomes of missed ticks and of overlapping runs.
+/// A schedule with its rules for missed ticks and for overlapping runs.
 fn schedule(def: &TriggerDef, timetable: Timetable, text: String) -> Schedule {
     let missed = match &def.missed {
         None => Missed::Once,

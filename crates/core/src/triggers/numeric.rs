@@ -1,8 +1,9 @@
 //! The `numeric` trigger: a number came into a range.
 //!
-//! As Home Assistant's `numeric_state` trigger, it fires on coming in, not on being in. What is no number counts as outside.
-//! A value that cannot be worked out is neither in nor out: it does not fire, and whether the number was outside before
-//! (the trigger is *armed*) stays what it was. An entity that comes into being inside has not crossed anything.
+//! As Home Assistant's `numeric_state` trigger, it fires on coming in, not on being in. A value that is no number
+//! counts as outside. A value that cannot be worked out is neither in nor out: it does not fire, and whether the number
+//! was outside before (the trigger is *armed*) is kept. An entity that comes into being inside has not crossed
+//! anything.
 
 use super::{Backfill, Change, Checking, Form, HeldSince, Meant, TriggerKind, changes};
 use crate::check::TableShape;
@@ -134,8 +135,8 @@ impl Meant for Range {
         }
     }
 
-    /// What to remember of the entity after this change: whether the trigger is armed, if its value could not be worked
-    /// out; `None` if there is nothing to remember, because the next change tells by itself.
+    /// The value of `armed` to remember for the entity after this change, if its value could not be worked out; `None`
+    /// if there is nothing to remember, because the next change tells by itself.
     fn armed_after(&self, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Option<bool> {
         if self.level || !matches!(self.side(scope, budget), Side::Unknown(_)) {
             return None;
@@ -178,8 +179,9 @@ impl Meant for Range {
 }
 
 impl Range {
-    /// Does the change make it fire? The scope is that of the event. `armed` is what [`Meant::armed_after`] said when
-    /// the entity's value could last not be worked out. A no comes with the side that told, before or after the change.
+    /// Does the change make the trigger fire? The scope is that of the event. `armed` is the result of
+    /// [`Meant::armed_after`] when the entity's value could last not be worked out. A no comes with the side that told,
+    /// before or after the change.
     fn crossed(&self, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Result<(), (Code, Side)> {
         match self.side(scope, budget) {
             unknown @ Side::Unknown(_) => return Err((Code::ValueError, unknown)),
@@ -242,8 +244,8 @@ fn before(scope: &dyn Scope) -> Result<&Value, Unreadable> {
     crate::expr::root_of(scope, "old")
 }
 
-/// The scope before the change: `new` is what `old` is. Bounds that read other entities are compared with what these
-/// are now, as they are only looked at when the entity itself changes.
+/// The scope before the change: `new` has the value of `old`. Bounds that read other entities are compared with the
+/// present state of these, as bounds are only looked at when the entity itself changes.
 struct Before<'a>(&'a dyn Scope);
 
 impl Scope for Before<'_> {

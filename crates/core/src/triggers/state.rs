@@ -1,7 +1,7 @@
 //! The `state` trigger: a field went from one value to another.
 //!
-//! As Home Assistant's `state` trigger, it fires when the value changes, not when it is what it was; what does not exist is
-//! null, so coming into being is a change from null and going a change to null.
+//! As Home Assistant's `state` trigger, it fires when the value changes, not when the value stays the same. The value
+//! of an entity that does not exist is null, so coming into being is a change from null and going a change to null.
 
 use super::{Backfill, Change, Form, HeldSince, Meant, TriggerKind, changes};
 use crate::check::{TableShape, check_transition};
@@ -13,7 +13,7 @@ use crate::program::Parts;
 use crate::value::{Value, boolean_from_text};
 use serde_json::{Map, Value as Json};
 
-/// The field that it is about if it only says from what to what, as in a `state` condition.
+/// The field of a trigger that only gives values for `from` and `to`, as in a `state` condition.
 const STATE_FIELD: &str = "status";
 
 /// A field went from one value to another.
@@ -56,18 +56,18 @@ impl TriggerKind for State {
     }
 }
 
-/// From what to what.
+/// The change of a field from one value to another.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transition {
     /// The field; the whole entity if none is given.
     pub field: Option<String>,
-    /// What it was.
+    /// The values before the change.
     pub from: Option<Matcher>,
-    /// What it is.
+    /// The values after the change.
     pub to: Option<Matcher>,
 }
 
-/// Which values are meant. Null is the value of what does not exist.
+/// A set of values. Null is the value of an entity or field that does not exist.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Matcher {
     /// One of these.
@@ -93,8 +93,8 @@ impl Meant for Transition {
         }
     }
 
-    /// With `to`, or with neither, the value must stay what it became, also if others would have fired as well; with `from`
-    /// alone it must not become what it was.
+    /// With `to`, or with neither, the value must stay the one it became, also if other values would have fired as
+    /// well; with `from` alone the value must not become the old one again.
     fn holds(&self, since: &HeldSince<'_>, _: &mut Budget) -> Result<(), Reason> {
         let (old, new, now) = (self.value_in(since.old), self.value_in(since.new), self.value_in(since.now));
         let only_from = matches!(self.from, Some(Matcher::OneOf(_))) && self.to.is_none();
@@ -151,7 +151,7 @@ impl Transition {
         Ok(())
     }
 
-    /// The same, with the clause that said no and what it saw.
+    /// As `between`, with the clause that said no and the value it saw.
     fn explain(&self, old: &Value, new: &Value) -> Result<(), Reason> {
         let described = |matcher: &Option<Matcher>| matcher.as_ref().map(Matcher::describe).unwrap_or_default();
         self.between(old, new).map_err(|code| {

@@ -51,9 +51,9 @@ impl State {
         self
     }
 
-    /// The state of a run that is ready to try again, moved to a step. At a step of the run itself the run begins there,
-    /// with what the steps gave back and the variables outside of blocks. At a step of a lane, that lane goes on there and
-    /// the others stay as they are.
+    /// The state of a run that is ready to try again, moved to a step. At a step of the run itself the run begins
+    /// there, with the results of its steps and the variables outside of blocks. At a step of a lane, that lane goes on
+    /// there and the others stay as they are.
     pub fn at(mut self, program: &Program, id: &str) -> Result<State, NoStart> {
         let step = program.steps.iter().position(|step| step.id == id).ok_or(NoStart::Unknown)?;
         if !program.can_begin(step) {

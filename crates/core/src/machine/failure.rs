@@ -1,4 +1,4 @@
-//! What becomes of a run when something has failed.
+//! Failure: the next move of a run when a step or the run itself has failed.
 
 use super::{End, Failing, Kept, Machine, Record, Thread, WaitFor};
 use crate::condition::Condition;
@@ -13,8 +13,8 @@ impl Machine<'_> {
         self.try_again_or_fail(self.place_of(thread), None, Vec::new(), error, now);
     }
 
-    /// The step at which a thread stands has failed, begun at `since` if not just now. `given` is what it leaves behind
-    /// beside the error.
+    /// The step at which a thread stands has failed, begun at `since` if not just now. `given` are the fields that it
+    /// leaves behind beside the error.
     pub(crate) fn try_again_or_fail(
         &mut self,
         place: usize,
@@ -58,7 +58,7 @@ impl Machine<'_> {
             })
             .collect();
         self.records.extend(waiting);
-        // What was to come next does not: it has failed.
+        // Steps that were to come next will not be taken: record them as failed.
         let next: Vec<usize> = (0..self.state.threads.len())
             .filter(|place| self.state.threads[*place].wait.is_none())
             .filter_map(|place| match self.program.code.get(self.state.threads[place].pc) {
@@ -184,7 +184,7 @@ pub fn error(sqlstate: &str, message: &str, hint: Option<&str>) -> Value {
     Value::object(fields)
 }
 
-/// What went wrong with an expression.
+/// The error value for an expression that could not be evaluated.
 pub fn fault(error: &ExprError, text: &str) -> Value {
     let mut fields =
         vec![("sqlstate".into(), Value::text("22023")), ("message".into(), Value::text(error.message.as_str()))];

@@ -1,8 +1,8 @@
-//! The run itself: which step comes next, what it waits for, how it ends.
+//! The run itself: its next step, its waits, its end.
 //!
-//! The machine decides and remembers; it does nothing. Whoever drives it performs the steps it names, tells it how they
-//! went, keeps its [`State`] while it waits and wakes it. A run that is taken up again after a crash, in another process
-//! or years later, is the same machine with the same state.
+//! The machine decides and remembers; it does nothing. Its caller performs the steps it names, reports how they went,
+//! keeps its [`State`] while it waits and wakes it. A run that is taken up again after a crash, in another process or
+//! years later, is the same machine with the same state.
 
 mod again;
 mod count;
@@ -34,7 +34,7 @@ const LONGEST_WALK: usize = 1000;
 /// Most rounds of any loop.
 pub const MAX_ROUNDS: u32 = 10_000;
 
-/// What to do next.
+/// The next thing that the caller of the machine has to do.
 #[derive(Debug)]
 pub enum Next {
     /// Perform this step of this thread, then say how it went.
@@ -74,20 +74,20 @@ pub struct Record {
     pub attempt: u32,
     /// When it began, if not just now.
     pub since: Option<i64>,
-    /// What it gave back.
+    /// The result of the step.
     pub result: Option<Value>,
-    /// Why it failed.
+    /// The error of the step, if it failed.
     pub error: Option<Value>,
 }
 
 /// A run under way.
 pub struct Machine<'p> {
     program: &'p Program,
-    /// Where it stands.
+    /// The state of the run.
     pub state: State,
-    /// Decides what chance decides.
+    /// Seed of the random choices of the run.
     seed: u64,
-    /// What a signal's key is compared with, unless the step says otherwise.
+    /// The key that a signal must have, unless the step gives another.
     key: Option<String>,
     steps: OnceCell<Value>,
     records: Vec<Record>,
@@ -118,7 +118,7 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// What it runs.
+    /// The program of the run.
     pub fn program(&self) -> &'p Program {
         self.program
     }
@@ -128,7 +128,7 @@ impl<'p> Machine<'p> {
         self.state.threads[self.place_of(thread)].failed + 1
     }
 
-    /// What has happened since this was last asked.
+    /// Removes and returns the records of steps made since the last call.
     pub fn take_records(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.records)
     }
@@ -143,7 +143,7 @@ impl<'p> Machine<'p> {
         std::mem::take(&mut self.warnings)
     }
 
-    /// What the expressions of a thread see.
+    /// The scope of a thread's expressions.
     pub fn scope<'a>(&'a self, thread: u32, world: &'a dyn Scope) -> ThreadScope<'a> {
         ThreadScope::new(world, &self.state, &self.state.threads[self.place_of(thread)], &self.steps)
     }
@@ -164,7 +164,7 @@ impl<'p> Machine<'p> {
         self.warnings.push((step, message));
     }
 
-    /// What a signal's key is compared with, unless the step says otherwise.
+    /// The key that a signal must have, unless the step gives another.
     pub(crate) fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
@@ -173,10 +173,10 @@ impl<'p> Machine<'p> {
         self.state.threads.iter().position(|other| other.id == thread).unwrap_or_default()
     }
 
-    /// The variables of the run, which are what it gives back.
+    /// The variables of the run, which are its result.
     pub fn output(&self) -> Value {
         self.state.threads.first().map_or(Value::Null, |thread| {
-            // what a loop hides is local to it
+            // variables of a loop are local to it: take those around the outermost frame
             thread.frames.first().map_or_else(|| thread.vars.0.clone(), |frame| frame.vars.0.clone())
         })
     }

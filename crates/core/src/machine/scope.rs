@@ -1,4 +1,4 @@
-//! What the expressions of a thread see: its variables, what the run has done, and the world around.
+//! The scope of a thread's expressions: its variables, the results of the run's steps, and the world around.
 
 use super::state::{Frame, State, Thread};
 use crate::expr::{ExprError, Scope};

@@ -1,4 +1,4 @@
-//! Where a run stands: what a suspended run remembers, and nothing else.
+//! State of a suspended run: everything that it remembers, and nothing else.
 
 use crate::value::{Timestamp, Value, tagged};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A run between two moves.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct State {
-    /// What goes on side by side; the first is the run itself, the others are lanes.
+    /// The threads of the run; the first is the run itself, the others are lanes.
     pub threads: Vec<Thread>,
     /// Number of the next thread.
     pub next_thread: u32,
@@ -17,7 +17,7 @@ pub struct State {
     /// Steps taken so far, the rounds of all loops included.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub taken: u32,
-    /// What the steps gave back.
+    /// The results of the steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<(String, Kept)>,
     /// The error that failed the run, while its `on_failure` steps are taken.
@@ -54,12 +54,12 @@ pub struct Failing {
     pub threads: Vec<Thread>,
 }
 
-/// A value that is kept as what it is.
+/// A value that is stored with its type.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Kept(#[serde(with = "tagged")] pub Value);
 
-/// One line of a run.
+/// One thread of a run: the run itself, or a lane.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Thread {
     /// Its number.
@@ -81,7 +81,7 @@ pub struct Thread {
     /// How often the step at `pc` has been tried and failed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failed: u32,
-    /// What it waits for; None if it can go on.
+    /// Its wait; None if it can go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<Wait>,
 }
@@ -113,14 +113,15 @@ pub struct Frame {
     pub items: Option<Kept>,
 }
 
-/// What a thread waits for.
+/// The wait of a thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wait {
-    /// Its number within the run: whoever wakes the run names it, and is late if it is there no more.
+    /// Its number within the run. A wake-up names this number; if the run has no such wait any more, the wake-up is
+    /// late.
     pub no: i32,
     /// The step.
     pub step: usize,
-    /// What for.
+    /// The kind of thing that ends the wait.
     #[serde(rename = "for")]
     pub what: WaitFor,
     /// Since when, in microseconds since 1970.
@@ -130,7 +131,7 @@ pub struct Wait {
     pub due: Option<i64>,
 }
 
-/// What can end a wait.
+/// The kinds of things that can end a wait.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitFor {
@@ -138,7 +139,7 @@ pub enum WaitFor {
     Delay,
     /// Time, after which the step is tried again.
     Retry,
-    /// Nothing: others were to have their turn.
+    /// Nothing: the run let other runs have their turn.
     Turn,
     /// A condition.
     Until,
@@ -173,7 +174,7 @@ pub enum WaitFor {
     },
 }
 
-/// What became of the lanes that failed.
+/// The failure of lanes: its error, and their states.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LaneFailure {
     /// The first error.
@@ -195,7 +196,7 @@ impl State {
         State { threads: vec![Thread::default()], next_thread: 1, next_wait: 1, ..State::default() }
     }
 
-    /// What the run waits for, other than for itself.
+    /// The waits of the run for things outside of it.
     pub fn waits(&self) -> impl Iterator<Item = &Wait> {
         self.threads.iter().filter_map(|thread| thread.wait.as_ref()).filter(|wait| wait.is_outside())
     }

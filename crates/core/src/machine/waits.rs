@@ -1,4 +1,4 @@
-//! Waiting: how it begins, what ends it.
+//! The waits of a run: how they begin, and how they end.
 
 use super::{Machine, Record, Wait, WaitFor, error};
 use crate::expr::{Budget, ExprError, References, Scope};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// How soon to look again at a condition that reads the clock in a way that cannot be foreseen.
 const LOOK_AGAIN: i64 = 60_000_000;
 
-/// What may end a wait.
+/// An occurrence that may end a wait.
 #[derive(Clone, Debug)]
 pub enum Cause {
     /// Its time has come.
@@ -21,25 +21,25 @@ pub enum Cause {
     Event,
     /// A signal came, with this payload.
     Signal(Value),
-    /// The run or bulk job it waited for has ended: status, what it gave back, its error.
+    /// The run or bulk job it waited for has ended: with this status, result and error.
     Ended {
         /// `completed`, `failed`, `cancelled` ...
         status: String,
         /// Its variables.
         output: Value,
-        /// What failed it.
+        /// The error that failed it.
         error: Value,
     },
     /// A person said to go on without it.
     Skip,
 }
 
-/// What came of it.
+/// The effect of a wake-up on the wait that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woke {
     /// There is no such wait any more.
     Gone,
-    /// It goes on.
+    /// The wait goes on.
     NotYet,
     /// The run can move.
     Moved,

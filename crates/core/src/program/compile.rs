@@ -15,7 +15,7 @@ pub fn compile(document: &Document) -> Result<Program, Vec<Problem>> {
     if problems.is_empty() { Ok(program) } else { Err(problems) }
 }
 
-/// Compiles what can be compiled, and says what is wrong with the rest.
+/// Compiles the parts that can be compiled, and returns the problems of the others.
 pub fn compile_parts(document: &Document) -> (Program, Vec<Problem>) {
     let mut problems = Vec::new();
     let triggers = document.triggers.iter().enumerate().filter_map(|(i, t)| trigger(t, i, &mut problems)).collect();

@@ -19,14 +19,14 @@ use crate::condition::Condition;
 use crate::definition::{OnPause, Ordering};
 use crate::expr::Expr;
 
-/// What an automation does.
+/// An automation compiled for execution.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// What starts it.
+    /// The triggers that start it.
     pub triggers: Vec<Trigger>,
     /// Checked before each run.
     pub condition: Option<Condition>,
-    /// Names what a run is about.
+    /// The expression for the key of a run.
     pub key: Option<Expr>,
     /// Every step, also those inside others, in the order of the document; those of `on_failure` come last.
     pub steps: Vec<Step>,
@@ -36,7 +36,7 @@ pub struct Program {
     pub on_failure: Option<usize>,
     /// Whose runs start in order.
     pub ordering: Ordering,
-    /// What becomes of runs under way when it is paused.
+    /// How runs under way are treated when the automation is paused.
     pub on_pause: OnPause,
     /// Most steps a run may execute.
     pub max_steps: u32,
@@ -44,7 +44,7 @@ pub struct Program {
     pub timeout: Option<i64>,
     /// Only events of this tenant.
     pub tenant: Option<String>,
-    /// What holds runs back.
+    /// The limits on its runs: mode, rates, locks.
     pub limits: Limits,
 }
 
@@ -55,13 +55,13 @@ pub struct Step {
     pub id: String,
     /// Where it stands in the document, e.g. `steps[0].lanes[1]`.
     pub path: String,
-    /// What it does.
+    /// The action of the step, with its texts parsed.
     pub action: Action,
-    /// It is skipped unless this holds.
+    /// The step is skipped unless this holds.
     pub condition: Option<Condition>,
-    /// The run goes on though it failed.
+    /// The run goes on though the step failed.
     pub continue_on_error: bool,
-    /// How long it may take, in milliseconds.
+    /// How long the step may take, in milliseconds.
     pub timeout_ms: Option<i64>,
     /// How often, and when, it is tried again.
     pub retry: Option<Retry>,
@@ -108,7 +108,7 @@ pub enum Op {
     Begin {
         /// The step.
         step: usize,
-        /// What comes after it.
+        /// The instruction after the step.
         past: usize,
     },
     /// Ends it.
@@ -121,14 +121,14 @@ pub enum Op {
         step: usize,
         /// Which of its ways.
         way: usize,
-        /// What comes next.
+        /// The instruction for the next way.
         otherwise: usize,
     },
     /// Begins a loop, or goes on at `done` if there is nothing to do.
     Loop {
         /// The step.
         step: usize,
-        /// What comes after the loop.
+        /// The instruction after the loop.
         done: usize,
     },
     /// Begins the next round at `body`, or ends the loop.
@@ -140,7 +140,7 @@ pub enum Op {
     },
     /// From here on, variables are local.
     Open,
-    /// Variables are again what they were.
+    /// Variables have again the values from before `Open`.
     Close,
     /// Begins a thread at each of these and waits for all of them.
     Fork {
@@ -178,7 +178,7 @@ impl Program {
         first.unwrap_or(self.code.len())
     }
 
-    /// The instruction behind a step, whatever is inside of it.
+    /// The instruction behind a step and all steps inside of it.
     pub(crate) fn past(&self, step: usize) -> usize {
         let behind = self.code.iter().enumerate().find_map(|(pc, op)| match op {
             Op::Act(found) if *found == step => Some(pc + 1),

@@ -173,7 +173,7 @@ pub(super) fn micros(text: &str) -> Option<i64> {
     length(text).map(|duration| duration.total_micros() as i64)
 }
 
-/// Ten thousand years: within what a timestamp holds, whenever it is added.
+/// Ten thousand years: within the range of a timestamp, whenever it is added.
 const MAX_MICROS: i128 = 10_000 * 366 * 86_400 * 1_000_000;
 
 /// May an error of this class go away by itself? Mistakes in the statement and missing rights do not.

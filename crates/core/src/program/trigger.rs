@@ -17,7 +17,7 @@ use serde_json::Value as Json;
 pub struct Trigger {
     /// Its name.
     pub id: String,
-    /// What it fires on.
+    /// The kind of the trigger.
     pub on: On,
     /// Kind of entity, for changes.
     pub kind: Option<String>,
@@ -27,7 +27,7 @@ pub struct Trigger {
     pub columns: Option<Vec<String>>,
     /// Patterns of the topics it listens to; none if it is not enabled.
     pub patterns: Vec<String>,
-    /// What must have happened to the entity.
+    /// The change that the trigger requires of the event's entity.
     pub change: Change,
     /// When the clock fires it.
     pub schedule: Option<Schedule>,
@@ -35,7 +35,7 @@ pub struct Trigger {
     pub filter: Option<Condition>,
     /// It fires at so many occurrences within a time.
     pub window: Option<Window>,
-    /// It fires if what fired it is still so after this time.
+    /// The trigger fires if the state that fired it is still so after this time.
     pub hold_for: Option<Hold>,
     /// False leaves it out.
     pub enabled: bool,
@@ -52,10 +52,10 @@ pub enum Hold {
     Computed(Template),
 }
 
-/// What holds runs back.
+/// The limits on the runs of an automation.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// What happens while a run with the same key is under way.
+    /// How a firing is treated while a run with the same key is under way.
     pub mode: Mode,
     /// Most runs with the same key, if the author said so.
     pub max_runs: Option<u32>,
@@ -92,7 +92,7 @@ impl Trigger {
         self.change.meant().expressions().iter().all(|(_, expr)| expr.is_pure_event())
     }
 
-    /// Does nothing but the event decide what the change and the filter say? Then routing can tell.
+    /// Do the change and the filter depend on the event alone? Then routing can evaluate them.
     pub fn is_pure_event(&self) -> bool {
         self.has_pure_change() && self.filter.as_ref().is_none_or(Condition::is_pure_event)
     }
@@ -117,7 +117,7 @@ impl Trigger {
         self.kind.is_some()
     }
 
-    /// The topics of the changes that can make false what is being held, beside its own patterns.
+    /// The topics of the changes that can break a hold of this trigger, beside its own patterns.
     pub fn hold_patterns(&self) -> Vec<String> {
         match &self.kind {
             Some(kind) if self.hold_for.is_some() && self.enabled => {
@@ -128,7 +128,7 @@ impl Trigger {
     }
 }
 
-/// Compiles a trigger. What could not be parsed has left a problem behind.
+/// Compiles a trigger. A text that could not be parsed has left a problem behind.
 pub(super) fn trigger(def: &TriggerDef, place: usize, problems: &mut Vec<Problem>) -> Option<Trigger> {
     let id = def.id.clone().unwrap_or_default();
     let mut parts = Parts { path: format!("triggers[{place}]"), place: format!("trigger \"{id}\""), problems };

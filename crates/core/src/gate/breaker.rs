@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 /// Failed runs in a row that pause an automation, unless it says otherwise.
 pub const DEFAULT: u32 = 5;
-/// Who is said to have paused it.
+/// The actor recorded for a pause by the breaker.
 pub const ACTOR: &str = "system:automation-breaker";
 
 /// Where the breaker of an automation stands.
@@ -17,7 +17,7 @@ pub struct Breaker {
     pub open: bool,
 }
 
-/// What it hears of.
+/// The occurrences that change a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// A run came to its end.
@@ -47,7 +47,7 @@ impl Breaker {
         }
     }
 
-    /// What is stored with the automation that is paused for it.
+    /// The details that are stored with the automation that is paused for it.
     pub fn disable_details(self, at: Timestamp, last_run: i64, error: &str) -> Json {
         json!({
             "disabled_by": "system",

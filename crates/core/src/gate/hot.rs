@@ -17,7 +17,7 @@ pub struct Rate {
     pub within: i64,
 }
 
-/// What is counted.
+/// The executions that a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
     /// All executions, against the author's own limit.
@@ -41,7 +41,7 @@ const USUAL: [(Check, Rate); 3] = [
 pub const STORM: u64 = 20;
 const MINUTE: i64 = 60_000_000;
 
-/// What started the execution.
+/// The cause of the execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cause {
     /// An update of an entity.
@@ -53,7 +53,7 @@ pub struct Cause {
 /// An automation that is executed too often.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hot {
-    /// What was counted.
+    /// The executions that were counted.
     pub check: Check,
     /// Against which limit.
     pub limit: Rate,
@@ -110,7 +110,7 @@ impl Hot {
         Reason::new(Code::Hot, clause, format!("this is number {} ({})", self.count, self.check.word()))
     }
 
-    /// What is stored with the automation that is paused for it.
+    /// The details that are stored with the automation that is paused for it.
     pub fn disable_details(&self, at: Timestamp) -> Json {
         json!({
             "disabled_by": "system",

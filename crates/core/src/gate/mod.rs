@@ -2,8 +2,8 @@
 //!
 //! config -> filter -> window -> hold_for -> condition -> dedup -> hot flow -> mode -> limits
 //!
-//! Every gate is a pure function: the caller brings the event, the time, the counts and the rows, and stores what the
-//! gate says.
+//! Every gate is a pure function: the caller brings the event, the time, the counts and the rows, and stores the gate's
+//! decision.
 
 pub mod admission;
 pub mod apart;
@@ -34,7 +34,7 @@ pub enum Gate {
     Hold,
     /// The automation's condition.
     Condition,
-    /// An equal event was there before. Only what would have started a run counts as having been there.
+    /// An equal event was there before. Only events that would have started a run count as having been there.
     Dedup,
     /// Too many executions.
     HotFlow,
@@ -110,11 +110,11 @@ pub enum Code {
     WindowNotFull,
     /// More occurrences, but it has fired for them.
     WindowFired,
-    /// What was held is no longer so.
+    /// The state that was held is no longer so.
     HoldBroken,
     /// The entity came or went while something was held.
     HoldEntityGone,
-    /// What says how long is no duration.
+    /// The text that says how long to hold is no duration.
     HoldInvalid,
     /// The trigger is not the one that was armed.
     HoldTriggerChanged,
@@ -160,14 +160,14 @@ impl Code {
     }
 }
 
-/// A gate's no: the first clause that was not fulfilled, and what was found instead.
+/// A gate's no: the first clause that was not fulfilled, and the value found instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
     /// For programs.
     pub code: Code,
-    /// What was asked for, such as `status to "paid"`.
+    /// The requirement, such as `status to "paid"`.
     pub clause: String,
-    /// What was found, such as `it is "new"`; empty if there is nothing to add.
+    /// The value found, such as `it is "new"`; empty if there is nothing to add.
     pub found: String,
 }
 

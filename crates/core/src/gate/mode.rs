@@ -1,7 +1,7 @@
-//! What a firing does while runs of the same automation with the same key are under way.
+//! The mode gate: decides on a firing while runs of the same automation with the same key are under way.
 //!
-//! The caller holds a lock on automation and key from reading the runs to writing what follows. Under way is what is
-//! pending, running or waiting.
+//! The caller holds a lock on automation and key from reading the runs to writing the results of the decision. A run is
+//! under way while it is pending, running or waiting.
 
 use super::{Code, Reason};
 use crate::definition::Mode;
@@ -18,7 +18,7 @@ pub struct ActiveRun {
     pub queued: bool,
 }
 
-/// What becomes of the firing.
+/// The decision on a firing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
     /// Start.

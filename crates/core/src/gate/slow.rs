@@ -47,7 +47,7 @@ pub enum Slow {
 }
 
 impl Slow {
-    /// What happened, in a sentence without a full stop.
+    /// The reason in a sentence without a full stop.
     pub fn told(self) -> String {
         match self {
             Slow::Budget(times) => format!("it used up its budget {times} times in a row"),
@@ -55,7 +55,7 @@ impl Slow {
         }
     }
 
-    /// What is stored with the automation that is paused for it.
+    /// The details that are stored with the automation that is paused for it.
     pub fn disable_details(self, at: Timestamp, trigger: &str) -> Json {
         json!({
             "disabled_by": "system",

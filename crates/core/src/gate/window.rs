@@ -30,7 +30,7 @@ pub struct Window {
     pub refire: Refire,
 }
 
-/// What one more occurrence comes to.
+/// The result of counting one more occurrence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counted {
     /// Occurrences within the window, this one included.
@@ -40,7 +40,7 @@ pub struct Counted {
 }
 
 impl Window {
-    /// The earliest instant that still counts. What is older can be forgotten.
+    /// The earliest instant that still counts. Older occurrences can be forgotten.
     pub fn since(&self, now: Timestamp) -> Timestamp {
         Timestamp(now.0.saturating_sub(self.within))
     }
@@ -65,7 +65,7 @@ impl Window {
         Counted { count, verdict }
     }
 
-    /// What expressions see as `window`.
+    /// The value of `window` in expressions.
     pub fn value(&self, count: u64, key: &str) -> Value {
         let whole = |number: u64| Value::int(i64::try_from(number).unwrap_or(i64::MAX));
         Value::object(vec![

@@ -1,7 +1,7 @@
 //! The engine's own events: a run started, a step failed, an automation was paused.
 //!
-//! They are news for those who ask for them by name. A pattern hears them only if its first word is `automation` itself:
-//! `#` means all that happens in the application, and would otherwise make every run tell of itself.
+//! A pattern hears them only if its first word is `automation` itself: `#` means all that happens in the application,
+//! and would otherwise make every run tell of itself.
 
 use super::matches;
 use crate::lifecycle::LEGAL_EDGES;
@@ -10,7 +10,7 @@ use crate::value::Value;
 /// How all of their topics begin.
 const PREFIX: &str = "automation.";
 
-/// What runs and steps tell. What becomes of an automation itself is told in any case.
+/// Events about runs and steps, which are written only if listened to. Events about automations are always written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     /// A run began.
@@ -59,12 +59,12 @@ impl Told {
     }
 }
 
-/// Which of them somebody listens to.
+/// The set of events about runs and steps that automations listen to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted(u8);
 
 impl Wanted {
-    /// What these patterns, or topics, listen to.
+    /// The events that these patterns, or topics, listen to.
     pub fn by<S: AsRef<str>>(patterns: impl IntoIterator<Item = S>) -> Wanted {
         let mut wanted = Wanted::default();
         for pattern in patterns {
@@ -74,12 +74,12 @@ impl Wanted {
         wanted
     }
 
-    /// Does anybody listen to this?
+    /// Does any automation listen to this event?
     pub fn has(self, told: Told) -> bool {
         self.0 & told.bit() != 0
     }
 
-    /// Does anybody listen to anything?
+    /// Does any automation listen to any of these events?
     pub fn any(self) -> bool {
         self.0 != 0
     }
@@ -96,7 +96,7 @@ pub fn is_engines(topic: &str) -> bool {
     topic.starts_with(PREFIX)
 }
 
-/// Whether whoever listens to a pattern is to hear of a topic.
+/// Does a listener with this pattern hear a topic?
 pub fn hears(pattern: &str, topic: &str) -> bool {
     (!is_engines(topic) || pattern.trim_start().starts_with(PREFIX)) && matches(pattern, topic)
 }

@@ -8,7 +8,7 @@
 //! privileges of every role without being a member of one: a superuser may read all events and start all automations, but
 //! other roles start a superuser's automations only with a grant.
 
-/// What a grant lets its grantee do with topics under a prefix.
+/// The right that a grant gives its grantee on topics under a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
     /// Emit events that automations of the granting side hear.
@@ -44,7 +44,7 @@ impl Right {
     }
 }
 
-/// What is known of roles. `R` names one.
+/// The memberships and privileges of roles. `R` names a role.
 pub trait Roles<R> {
     /// Has `role` the privileges of `other`? A superuser has those of all.
     fn has(&self, role: R, other: R) -> bool;
@@ -55,7 +55,7 @@ pub trait Roles<R> {
 /// A grant. `R` names a role.
 #[derive(Clone, Debug)]
 pub struct Grant<R> {
-    /// To do what.
+    /// The right that is granted.
     pub right: Right,
     /// On this topic and all below it; empty for all topics.
     pub prefix: String,
@@ -90,13 +90,13 @@ impl<R> FromIterator<Grant<R>> for Grants<R> {
 }
 
 impl<R: Copy + PartialEq> Grants<R> {
-    /// Does an automation of `listener` hear what `emitter` emits on a topic?
+    /// Does an automation of `listener` hear the events that `emitter` emits on a topic?
     pub fn hears(&self, listener: R, emitter: R, topic: &str, roles: &impl Roles<R>) -> bool {
         listener == emitter
             || (self.may_read(listener, emitter, topic, roles) && self.may_start(emitter, listener, topic, roles))
     }
 
-    /// May `reader` read what `emitter` emits on a topic?
+    /// May `reader` read the events that `emitter` emits on a topic?
     pub fn may_read(&self, reader: R, emitter: R, topic: &str, roles: &impl Roles<R>) -> bool {
         reader == emitter
             || roles.has(reader, emitter)
@@ -210,7 +210,7 @@ mod tests {
         // B lets A listen: that does not let B start A's automations
         let forged = grants(&[(Right::Listen, A, Some(B), false)]);
         assert!(forged.may_read(A, B, "payments.ok", &Known) && !forged.hears(A, B, "payments.ok", &Known));
-        // B lets A emit: that does not let B read what A emits
+        // B lets A emit: that does not let B read the events that A emits
         let spied = grants(&[(Right::Emit, A, Some(B), false)]);
         assert!(!spied.may_read(B, A, "payments.ok", &Known) && !spied.hears(B, A, "payments.ok", &Known));
     }

@@ -83,7 +83,7 @@ fn word_matches(pattern: &str, word: &str) -> bool {
     pattern[p..].iter().all(|b| *b == b'*')
 }
 
-/// Refuses patterns that can select nothing, or not what they seem to.
+/// Refuses patterns that can select nothing, or other topics than they seem to.
 pub fn validate(pattern: &str) -> Result<(), ExprError> {
     let fail = |at: usize, length: usize, message: String| {
         Err(ExprError::new(ExprErrorKind::Syntax, at..at + length, message))

@@ -1,10 +1,10 @@
-//! The one error type of the language: what is wrong, where, and what to write instead.
+//! The one error type of the language: the mistake, its place, and a text to write instead.
 
 use super::locate::{self, Step};
 use std::fmt;
 use std::ops::Range;
 
-/// What kind of mistake it is; decides the SQLSTATE.
+/// The kind of a mistake; decides the SQLSTATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ExprErrorKind {
@@ -39,7 +39,7 @@ pub enum ExprErrorKind {
 /// An error with its place in the user's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExprError {
-    /// What kind of mistake it is.
+    /// The kind of the mistake.
     pub kind: ExprErrorKind,
     /// Byte offsets into the text that was parsed; empty at the end of the text.
     pub span: Range<usize>,
@@ -47,9 +47,9 @@ pub struct ExprError {
     pub message: String,
     /// Facts, in full sentences.
     pub detail: Option<String>,
-    /// What to write instead, in a full sentence.
+    /// A text to write instead, in a full sentence.
     pub hint: Option<String>,
-    /// The text the span points into, if it is only a part of what was given, such as a string in a JSON document.
+    /// The text the span points into, if it is only a part of the given text, such as a string in a JSON document.
     pub within: Option<String>,
     /// Where in a JSON document the mistake is; the span is empty if all that stands there is meant.
     steps: Vec<Step>,

@@ -325,7 +325,7 @@ fn contains(list: &Value, item: &Value, budget: &mut Budget, node: &Node) -> Fal
     }
 }
 
-/// Long texts, long numbers and large documents cost what it takes to compare them.
+/// Charges long texts, long numbers and large documents for the work of comparing them.
 #[inline]
 fn charge_comparison(a: &Value, b: &Value, budget: &mut Budget, node: &Node) -> Fallible<()> {
     match ops::work_to_compare(a, b) {
@@ -368,7 +368,7 @@ fn charge_arithmetic(op: ArithmeticOp, a: &Value, b: &Value, budget: &mut Budget
         // A text that spells a number counts as one.
         (Value::Text(_), Value::Number(_) | Value::Text(_)) | (Value::Number(_), Value::Text(_)) => {
             let work = ops::work_to_number(a).saturating_add(ops::work_to_number(b));
-            // What is read has at most as many limbs as the square root of what reading it takes.
+            // The number read from a text has at most as many limbs as the square root of the work of reading it.
             let limbs = |value: &Value| ops::work_to_number(value).isqrt();
             budget.charge_work(work.saturating_mul(2).saturating_add(limbs(a).saturating_mul(limbs(b))), &span)
         }

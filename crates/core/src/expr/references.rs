@@ -1,6 +1,7 @@
-//! What an expression reads: which entities, which roots, whether the clock.
+//! The reads of an expression: which entities, which roots, whether the clock.
 //!
-//! This is what the wake index is built from, so it must never miss a read. A computed id becomes the whole kind; a
+//! The wake-index is built from these references, so they must never miss a read. A computed id becomes the whole kind;
+//! a
 //! computed kind cannot be indexed at all and is reported.
 
 use super::ast::{Kind, Node};

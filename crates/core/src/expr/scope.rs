@@ -1,4 +1,4 @@
-//! What an expression can see, and how much it may spend.
+//! The values that an expression can read, and the budget that it may spend.
 
 use super::error::{ExprError, ExprErrorKind};
 use crate::value::{Timestamp, Unreadable, Value};
@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// What an expression can see while it is evaluated.
+/// The values that an expression can read while it is evaluated.
 pub trait Scope {
     /// The value of a root: `new`, `old`, `event`, `payload`, `vars`, `steps`, ... An error if it is there and cannot be
     /// read: an expression must not take that for null.
@@ -24,8 +24,9 @@ pub trait Scope {
         Ok(Value::Null)
     }
 
-    /// Since when a field of an entity is what it is, for `for` in a `state` condition; `None` if that is not known.
-    /// The field may be a path into it, such as `address.city`. Asked only after the entity's state has been read.
+    /// Since when a field of an entity has its present value, for `for` in a `state` condition; `None` if that is not
+    /// known. The field may be a path into it, such as `address.city`. Asked only after the entity's state has been
+    /// read.
     fn changed_at(&self, kind: &str, id: &str, field: &str) -> Result<Option<Timestamp>, ExprError> {
         let _ = (kind, id, field);
         Ok(None)
@@ -100,7 +101,7 @@ pub struct Budget {
     pub output_bytes: usize,
     /// With fewer steps left than this, the watch is looked at.
     next_look: usize,
-    /// What the watch said when it was first looked at.
+    /// The time on the watch when it was first looked at.
     since: Option<u64>,
 }
 

@@ -226,7 +226,7 @@ fn sides(
     let ahead = Ahead { scope, now: at };
     let mut value = |node| eval::eval(node, &ahead, budget).map_err(|e| *e);
     let (a, b) = (value(a)?, value(b)?);
-    // what has no order now will have none later
+    // values that have no order now will have none later
     Ok(ops::order(&a, &b).ok().flatten())
 }
 

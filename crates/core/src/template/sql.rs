@@ -128,7 +128,7 @@ impl Reader<'_> {
         self.bytes.get(self.at + ahead).copied()
     }
 
-    /// Whether the character before belongs to a name, so that what follows continues it.
+    /// Does the character before belong to a name, so that the characters from `at` on continue it?
     fn after_name(&self, at: usize) -> bool {
         at > 0 && is_name_byte(self.bytes[at - 1])
     }

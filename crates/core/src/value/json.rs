@@ -1,6 +1,7 @@
 //! Reading and writing JSON without losing a digit.
 //!
-//! Every captured row passes through here once, so the reader goes over bytes and allocates only what it keeps.
+//! Every captured row passes through here once, so the reader goes over bytes and allocates only the values that it
+//! keeps.
 
 use super::object::Shape;
 use super::shapes::{self, Shapes};
@@ -66,7 +67,7 @@ pub fn parse(text: &str) -> Result<Value, JsonError> {
     })
 }
 
-/// What a look for one member came to.
+/// The result of looking for one member of an object.
 pub enum Member {
     Found(Value),
     Missing,
@@ -74,7 +75,7 @@ pub enum Member {
     Unclear,
 }
 
-/// Reads one member of the object that a text holds and walks over what stands before it. What comes after it is not
+/// Reads one member of the object that a text holds and walks over the members before it. The rest of the text is not
 /// looked at, so a text that is no JSON may have members.
 pub fn member(text: &str, name: &str) -> Member {
     let bytes = text.as_bytes();
@@ -154,7 +155,7 @@ struct Reader<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
-    /// What its numbers have taken so far.
+    /// The work that its numbers have taken so far.
     work: usize,
     shapes: &'a mut Shapes,
 }

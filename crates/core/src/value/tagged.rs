@@ -1,5 +1,5 @@
-//! Values kept as JSON and read back as what they were: an instant stays an instant. For what a suspended run
-//! remembers; users see plain JSON.
+//! Values kept as JSON and read back with their types: an instant stays an instant. For the state of suspended runs;
+//! users see plain JSON.
 
 use super::{Date, Duration, Number, Timestamp, Value};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,6 +1,6 @@
 //! Bulk jobs: how many rows to begin now, when to look again, how fast it goes, and which states follow which.
 
-/// Most rows of a job that are begun and neither ended nor waiting. What is queued behind them waits for few.
+/// Most rows of a job that are begun and neither ended nor waiting. A dispatch queued behind them waits only for those.
 pub const WINDOW: i64 = 1000;
 /// A job without a rate gets its next rows when so many are left of those before.
 const REFILL: i64 = WINDOW / 2;
@@ -11,7 +11,7 @@ const MOST_LATE: i64 = 1_000_000;
 /// Over how long, in microseconds, the speed is averaged.
 const MEMORY: f64 = 10_000_000.0;
 
-/// What a rate may be.
+/// The hint for a rate that is no rate.
 pub const RATE_HINT: &str = "It is how many rows to begin in a second, more than 0, for example 50 or 0.5.";
 
 /// Is it a number of rows per second?
@@ -19,7 +19,7 @@ pub fn is_rate(rate: f64) -> bool {
     rate.is_finite() && rate > 0.0 && rate <= 1e9
 }
 
-/// What a job does. `word` is what the state column holds.
+/// The state of a job. `word` is its text in the state column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobState {
     /// Its query is about to run.
@@ -30,7 +30,7 @@ pub enum JobState {
     Executing,
     /// All are begun, some have not ended.
     Monitoring,
-    /// It is to end; what is under way is being cancelled.
+    /// The job is to end; its runs under way are being cancelled.
     Cancelling,
     /// Every row has ended, well or not.
     Finished,
@@ -79,7 +79,7 @@ impl JobState {
     /// A person says to go on. None if that was said before, or need not be said.
     pub fn approve(self) -> Result<Option<JobState>, Refusal> {
         match self {
-            // the query is still to come, and nobody will ask after it
+            // the query is still to come, and no approval will be asked for after it
             JobState::Querying => Ok(Some(JobState::Querying)),
             JobState::Approval => Ok(Some(JobState::Executing)),
             JobState::Executing | JobState::Monitoring | JobState::Finished => Ok(None),
@@ -287,7 +287,7 @@ mod tests {
                 now = wake + late;
             }
             let (wanted, got) = (rate * (now - begun) as f64 / 1e6, state.issued as f64);
-            // what a first look makes up for, and what the last one has not come to
+            // above: the rows that a first look makes up for; below: those that the last look has not begun yet
             assert!(got <= wanted + rate + 1.0 && got >= wanted - rate * 0.3 - 1.0, "{rate}: {got} of {wanted}");
         }
     }

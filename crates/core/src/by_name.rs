@@ -9,7 +9,7 @@ pub enum Asker<'a> {
     Run(Option<&'a str>),
 }
 
-/// What a name means.
+/// The automation that a name means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meant {
     /// The automation at this place of the candidates.

@@ -1,4 +1,4 @@
-//! A warning when automations are defined: does what one writes start another, and so on back to the first?
+//! A warning when automations are defined: do the writes of one start another, and so on back to the first?
 //!
 //! Filters may well end such a loop, so it is only a warning. At run time the depth of a chain is limited.
 
@@ -18,9 +18,9 @@ const MOST_PAIRS: usize = 1_000_000;
 pub struct Node {
     /// Its name.
     pub name: String,
-    /// What starts it.
+    /// The events that start it.
     pub starts_on: Vec<Start>,
-    /// What its steps can make: `orders.updated` for an UPDATE of the table, the topics it publishes.
+    /// The events that its steps can make: `orders.updated` for an UPDATE of the table, the topics it publishes.
     pub makes: Vec<Made>,
 }
 
@@ -72,7 +72,7 @@ impl Start {
 }
 
 impl Node {
-    /// What can be told from the program alone. The tables that its SQL writes are for the caller to add.
+    /// The events that can be told from the program alone. The tables that its SQL writes are for the caller to add.
     pub fn of(name: &str, program: &Program) -> Node {
         let mut starts_on = vec![Start { pattern: invocation(name), ..Start::default() }];
         for trigger in &program.triggers {
@@ -100,7 +100,7 @@ impl Node {
     }
 }
 
-/// The events that come of what a step uses, as far as the program alone says which.
+/// The events made by the use of an object of the database, as far as the program alone says which.
 fn made_by(touch: Touch<'_>) -> Option<Made> {
     match touch {
         Touch::Topic(_, topic) => topic.is_constant().then(|| Made::on(topic.text())),

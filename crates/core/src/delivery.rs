@@ -1,4 +1,4 @@
-//! What becomes of a message after it was sent, or could not be: the whole of the courier's policy.
+//! The courier's policy: whether and when a message is sent again after an attempt.
 //!
 //! Attempts are counted from 1. A message that is to arrive at most once is not sent again when it may have had its
 //! effect; everything else that went wrong is tried again until the attempts are used up.
@@ -37,7 +37,7 @@ pub enum Outcome {
     Unsigned,
 }
 
-/// What is known of a message when an attempt is over.
+/// The facts about a message when an attempt is over.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt<'a> {
     /// Its number, from 1.
@@ -52,7 +52,7 @@ pub struct Attempt<'a> {
     pub seed: u64,
 }
 
-/// What is to be done.
+/// The next thing to do with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// It has arrived.
@@ -77,7 +77,7 @@ pub enum Next {
 }
 
 impl Attempt<'_> {
-    /// What comes after an attempt that went so.
+    /// The next thing to do after an attempt with this outcome.
     pub fn then(&self, outcome: Outcome) -> Next {
         match outcome {
             Outcome::Answer { status: 200..=299, .. } => Next::Delivered,
@@ -90,7 +90,7 @@ impl Attempt<'_> {
             }
             Outcome::Unsigned => Next::Defer { after: DEFERRED_FOR },
             // Neither the message nor its receiver did anything wrong, so that alone is no reason to give up; unless it
-            // happens again and again, when the message may be what brings the server down.
+            // happens again and again, when the message itself may be the cause of the server's crashes.
             Outcome::Interrupted if self.number < self.max.saturating_add(MAX_INTERRUPTIONS) => {
                 Next::Again { after: 0 }
             }

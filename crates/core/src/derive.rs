@@ -1,4 +1,4 @@
-//! Domain events from changes: `battle.finalized` when a battle's status becomes `closed`.
+//! Derived events: `battle.finalized` when a battle's status becomes `closed`.
 
 use crate::condition::Condition;
 use crate::definition::Problem;
@@ -16,7 +16,7 @@ pub struct Deriver {
     pub condition: Condition,
 }
 
-/// What the rules of a kind make of one change.
+/// The result of applying the rules of a kind to one change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Derived<'a> {
     /// The topics, each once, in the order in which the rules were registered, with the places of the rules that make them.

@@ -1,19 +1,20 @@
-//! Places in a queue. Whoever has work queued gets every so-manieth place, however many he has queued already: a newcomer
-//! is put next to what is being served now, not behind everything.
+//! Fair order of an owner's queue. Each lane with queued dispatches gets every n-th place, however many it has queued
+//! already: the first dispatch of another lane is put next to the one being served now, not behind everything.
 //!
 //! Each lane (a tenant of an owner) counts its own turns. A place is made of its priority, its turn and its lane, in this
 //! order, so the queue is served in the order of the places, and no two are the same.
 
 use std::collections::BTreeMap;
 
-/// How many lanes there are; tenants that do not fit share lanes. The last one is for what goes behind everything.
+/// How many lanes there are; tenants that do not fit share lanes. The last lane is for dispatches that go behind
+/// everything.
 pub const LANES: u16 = 1 << 14;
 const LANE_BITS: u32 = 14;
 const TURN_BITS: u32 = 41;
 /// The highest priority, and the lowest below zero.
 pub const PRIORITY: i32 = 100;
 
-/// The lane of a tenant; the first is for what belongs to none.
+/// The lane of a tenant; the first is for dispatches that belong to no tenant.
 pub fn lane(tenant: Option<&str>) -> u16 {
     let Some(tenant) = tenant else { return 0 };
     let hash = tenant.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
@@ -39,7 +40,7 @@ pub struct Lanes {
     base: i64,
     /// The last turn of each lane.
     last: BTreeMap<u16, i64>,
-    /// What is being served now.
+    /// The turn that is being served now.
     serving: i64,
 }
 
@@ -50,7 +51,7 @@ impl Lanes {
         Lanes { first: class(priority).0, base, last: BTreeMap::new(), serving: 0 }
     }
 
-    /// Does it matter what is being served? Not to a single lane.
+    /// Does a new place of this lane depend on the turn being served? Not if no other lane is in the queue.
     pub fn is_shared(&self, lane: u16) -> bool {
         self.last.len() > 1 || self.last.keys().any(|known| *known != lane)
     }
@@ -63,12 +64,13 @@ impl Lanes {
         };
     }
 
-    /// A place behind everything that is queued now, which moves nobody else's next one.
+    /// A place behind everything that is queued now. It does not move the next place of any other lane.
     pub fn place_last(&mut self) -> i64 {
         self.place(LANES - 1, true)
     }
 
-    /// The next place of a lane. One that has to keep its order to what other lanes have queued goes `behind` everything.
+    /// The next place of a lane. A dispatch that has to keep its order to those of other lanes goes `behind` everything
+    /// queued.
     pub fn place(&mut self, lane: u16, behind: bool) -> i64 {
         let own = self.last.get(&lane).copied().unwrap_or(self.base);
         let before = match behind {

@@ -1,6 +1,6 @@
 //! The life of an automation: draft, active, paused, and the four ways between them.
 
-/// What an automation is doing.
+/// The status of an automation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Being written; starts nothing.

@@ -139,7 +139,7 @@ impl Start {
         self.row.as_ref()?.of_step.as_ref()
     }
 
-    /// Does the run keep the version and the trigger that the order names, whatever the automation's newest version is?
+    /// Does the run keep the version and the trigger that the order names, also if the automation has a newer version?
     pub fn keeps_version(&self) -> bool {
         self.retry.is_some() || self.row.is_some()
     }

@@ -110,7 +110,8 @@ pub fn make_room(places: &[Place], owner: u64, now: i64) -> Option<usize> {
 }
 
 /// With no process to be had for `owner`, which has none: the written-off executor that is ended in the middle of its
-/// batch. Its owner has another one, so what it gives back is not lost to it; the one that began last loses least.
+/// batch. Its owner has another executor, so the dispatches that it gives back are not lost to that owner; the executor
+/// whose batch began last loses least.
 pub fn take_back(places: &[Place], owner: u64, now: i64) -> Option<usize> {
     let has_another = |place: &Place| places.iter().filter(|other| other.owner == place.owner).count() > 1;
     places

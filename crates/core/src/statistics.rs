@@ -3,7 +3,7 @@
 //! The planner knows the rows of a partitioned table, which are those of its partitions, but nothing of its columns: it takes
 //! each value to occur in one row of 200, and expects thousands of rows where there is one.
 
-/// A table with fewer rows is read as quickly whatever the planner expects.
+/// A table with fewer rows is read as quickly with any estimate of the planner.
 const FEW: i64 = 1_000;
 
 /// Are statistics of a partitioned table to be gathered? `known`: how many rows the table had when statistics were last gathered,

@@ -20,7 +20,7 @@ pub enum Change {
     SetBack,
 }
 
-/// What one process knows of the clock.
+/// One process's knowledge of the clock.
 #[derive(Clone, Debug, Default)]
 pub struct Steady {
     /// The difference of the two clocks at the last look.

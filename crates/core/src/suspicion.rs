@@ -11,7 +11,7 @@ pub enum End {
     Left,
 }
 
-/// What is known of the last attempt.
+/// The facts about the last attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastAttempt {
     pub end: End,

@@ -11,7 +11,7 @@ pub const MAX_HEADERS: usize = 50;
 const MAX_NAME: usize = 256;
 const MAX_VALUE: usize = 8_192;
 
-/// Headers that say how the message travels or who it is from: not for its author to say.
+/// Headers about the transport or the sender of the message: its author may not set them.
 const OURS: [&str; 14] = [
     "accept-encoding",
     "connection",

@@ -1,4 +1,4 @@
-//! Messages to receivers outside: what a `webhook` step orders, and what is put into the outbox for it.
+//! Messages to receivers outside: the order of a `webhook` step, and the message put into the outbox for it.
 //!
 //! Nothing here sends anything. A value never becomes part of an address's host, of a header's name or of the form of a
 //! body: it is one piece of a path, one header value, one JSON value.
@@ -33,7 +33,7 @@ pub const MAX_ATTEMPTS: u32 = 100;
 pub const METHODS: [&str; 5] = ["POST", "GET", "PUT", "PATCH", "DELETE"];
 /// How sure a message is to arrive; the first is usual.
 pub const DELIVERIES: [&str; 2] = ["at_least_once", "at_most_once"];
-/// What is said when a name of an endpoint or secret is no name.
+/// The hint when the name of an endpoint or secret is no name.
 pub const NAME_HINT: &str = "A name has 1 to 64 characters, without control characters and spaces at its ends.";
 
 /// The body of a message whose step gives none (version 1 of it).
@@ -48,7 +48,7 @@ pub struct Webhook {
     pub method: &'static str,
     /// Further headers, in the order of their names.
     pub headers: Vec<(String, Header)>,
-    /// What it says, None for nothing.
+    /// The content of the body, None for nothing.
     pub body: Option<JsonTemplate>,
     /// The secret that it is signed with; the endpoint's if it is not given.
     pub secret: Option<String>,
@@ -78,7 +78,7 @@ pub struct Rendered {
     pub url: Option<String>,
     /// An object of texts and of `{"secret": name}`.
     pub headers: serde_json::Map<String, Json>,
-    /// What it says.
+    /// The content of the body.
     pub body: Option<String>,
 }
 

@@ -3,7 +3,7 @@
 
 use super::Origin;
 
-/// Is it a host that a pattern names? `*.example.com` names what is below example.com, not example.com itself.
+/// Does a pattern name this host? `*.example.com` names the hosts below example.com, not example.com itself.
 pub fn host_matches(pattern: &str, host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host);
     match pattern.strip_prefix("*.") {

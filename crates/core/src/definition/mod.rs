@@ -27,14 +27,14 @@ pub const MAX_PARTS: usize = 1000;
 /// How many steps a run may execute unless its definition says otherwise.
 pub const DEFAULT_MAX_STEPS: u32 = 100;
 
-/// Whose runs start in the order of their events.
+/// The runs among which each starts in the order of its event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ordering {
-    /// Those of one entity.
+    /// The runs for one entity.
     #[default]
     Entity,
-    /// Those of one tenant.
+    /// The runs of one tenant.
     Tenant,
     /// No order.
     None,
@@ -47,9 +47,9 @@ pub enum OnPause {
     /// The next step that comes due cancels the run.
     #[default]
     Drain,
-    /// They go on to their end.
+    /// The runs go on to their end.
     Finish,
-    /// They stop where they are until the automation is active again.
+    /// The runs stop where they are until the automation is active again.
     Freeze,
 }
 
@@ -75,7 +75,7 @@ pub struct Document {
     /// The steps taken when a run has failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on_failure: Vec<StepDef>,
-    /// Whose runs start in order.
+    /// The runs among which each starts in the order of its event.
     #[serde(default)]
     pub ordering: Ordering,
     /// How runs under way are treated when the automation is paused.
@@ -87,7 +87,7 @@ pub struct Document {
     /// How long a run may take from its start to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
-    /// Only events of this tenant.
+    /// Only events of this tenant start runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// How a firing is treated while a run with the same key is under way.
@@ -96,13 +96,13 @@ pub struct Document {
     /// Most runs with the same key that are under way or queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_runs: Option<u32>,
-    /// More executions than this within a time pause it.
+    /// More executions than this within a time pause the automation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_executions: Option<RateDef>,
     /// No other automation that asks for it works on the same entity at the same time.
     #[serde(default, skip_serializing_if = "is_default")]
     pub entity_lock: bool,
-    /// Which events are the same to it.
+    /// Which events count as equal, so that only the first starts a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dedup: Option<DedupDef>,
     /// Runs of higher priority start first among those of one owner and tenant.
@@ -111,10 +111,10 @@ pub struct Document {
     /// How long, or how many, ended runs are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<Json>,
-    /// Most runs that execute at the same time; others wait.
+    /// Most runs that execute at the same time; further runs wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
-    /// After how many failed runs in a row it is paused; false for never.
+    /// After how many failed runs in a row the automation is paused; false for never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaker: Option<Json>,
 }
@@ -217,7 +217,7 @@ fn triggers(given: Option<Json>, problems: &mut Vec<Problem>) -> Vec<TriggerDef>
     read
 }
 
-/// A trigger's `on` or a step's `do` that is no word of ours.
+/// The problem of a trigger's `on` or a step's `do` that names no kind.
 fn unknown_word(
     item: &Map<String, Json>,
     field: &str,

@@ -133,7 +133,7 @@ fn read_nested(
         check_fields(&item, kind, &path, &place, problems);
         let inner = format!("{prefix}{}_", i + 1);
         let inner = Inner { path: &path, place: &place, prefix: &inner, depth };
-        // The first of two steps with one id is the one that was read first.
+        // The order of reading decides which of two steps with one id counts as the first.
         for holds in [Holds::Steps, Holds::Ways] {
             for field in kind.form().fields().filter(|field| field.holds == holds) {
                 inner.read(field, &mut item, ids, problems);
@@ -206,7 +206,7 @@ fn read_ways(given: Json, inner: &Inner<'_>, ids: &mut Vec<String>, problems: &m
     Json::Array(read)
 }
 
-/// Has it the fields that its kind needs, of the right type, and no others?
+/// Has a step the fields that its kind needs, of the right type, and no others?
 fn check_fields(step: &Map<String, Json>, kind: StepKind, path: &str, place: &str, problems: &mut Vec<Problem>) {
     let form = kind.form();
     let own: Vec<&str> = form.fields().map(|field| field.name).collect();

@@ -79,7 +79,7 @@ pub struct TriggerDef {
     /// The range begins above this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<Json>,
-    /// It ends below this.
+    /// The range ends below this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub below: Option<Json>,
     /// Fire on every change inside the range, not only on coming into it.
@@ -109,7 +109,7 @@ pub struct TriggerDef {
     /// Fire only at so many occurrences within a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Json>,
-    /// False leaves it out.
+    /// False switches the trigger off.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub enabled: bool,
 }
@@ -153,7 +153,7 @@ pub(super) fn read(
     let on = on?;
     let id = match item.get("id") {
         Some(Json::String(id)) => id.clone(),
-        // a number names a trigger too, as conditions may
+        // a number names a trigger too, as in conditions
         Some(Json::Number(number)) => number.to_string(),
         Some(_) => {
             problems.push(Problem::shape(&path, &place, "\"id\" must be a text"));
@@ -186,7 +186,7 @@ pub(super) fn read(
     }
 }
 
-/// Has it the fields that its kind needs, and no others?
+/// Has a trigger the fields that its kind needs, and no others?
 fn check_fields(item: &Map<String, Json>, form: &Form, path: &str, place: &str, problems: &mut Vec<Problem>) {
     for field in form.required.iter().filter(|field| !item.contains_key(**field)) {
         problems.push(Problem::shape(path, place, format!("{place} needs \"{field}\"")));
@@ -201,7 +201,7 @@ fn check_fields(item: &Map<String, Json>, form: &Form, path: &str, place: &str, 
     }
 }
 
-/// Do its values go together?
+/// Do the values of a trigger's fields go together?
 fn check_together(item: &Map<String, Json>, path: &str, place: &str, problems: &mut Vec<Problem>) {
     let has = |field: &str| item.contains_key(field);
     let mut wrong = |field: &str, message: String, hint: &str| {

@@ -57,12 +57,12 @@ pub(super) fn text(given: &Json) -> Kept {
     }
 }
 
-/// True or false; false is so anyway.
+/// True or false; the default is false.
 pub(super) fn off_unless_given(given: &Json) -> Kept {
     flag(given, false)
 }
 
-/// True or false; true is so anyway.
+/// True or false; the default is true.
 pub(super) fn on_unless_given(given: &Json) -> Kept {
     flag(given, true)
 }
@@ -97,7 +97,7 @@ fn shortest(digits: &str) -> Option<Json> {
     serde_json::from_str(&number.to_string()).ok()
 }
 
-/// One of a few words; the first is so anyway.
+/// One of a few words; the first is the default.
 pub(super) fn word(given: &Json, words: &[&str]) -> Kept {
     match given.as_str() {
         Some(word) if word == words[0] => Ok(None),
@@ -363,7 +363,7 @@ pub(super) fn retention(given: &Json) -> Kept {
     }
 }
 
-/// After how many failed runs in a row it is paused: a number, or false for never. Five is so anyway.
+/// After how many failed runs in a row the automation is paused: a number, or false for never. The default is five.
 pub(super) fn breaker(given: &Json) -> Kept {
     match given {
         Json::Bool(true) => Ok(None),

@@ -1,7 +1,7 @@
 //! Where a run that repeats a failed run goes on.
 //!
-//! Completed steps are not done again: a lane that had completed stays so, and a lane that failed goes on at the step that
-//! failed. Only a step that the caller names begins anew, with all steps after it in its lane.
+//! Completed steps are not done again: a lane that had completed stays so, and a lane that failed goes on at the step
+//! that failed. Only a step that the caller names begins anew, with all steps after it in its lane.
 
 use super::{Frame, State, Thread, Wait, WaitFor};
 use crate::program::{Op, Program};

@@ -53,9 +53,9 @@ pub enum Next {
 /// How a run ended.
 #[derive(Clone, Debug)]
 pub struct End {
-    /// The word.
+    /// The status that the run ends with.
     pub status: StopStatus,
-    /// Why, if not because all was done.
+    /// Why the run ended, if not because all steps were done.
     pub reason: Option<String>,
     /// The step that failed.
     pub step: Option<String>,
@@ -63,7 +63,7 @@ pub struct End {
     pub error: Option<Value>,
 }
 
-/// Something to be put down in the history.
+/// A step's entry in the history of the run.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// Number of the step.
@@ -72,7 +72,7 @@ pub struct Record {
     pub status: &'static str,
     /// Which try this was.
     pub attempt: u32,
-    /// When it began, if not just now.
+    /// When the step began, if not just now.
     pub since: Option<i64>,
     /// The result of the step.
     pub result: Option<Value>,
@@ -80,7 +80,7 @@ pub struct Record {
     pub error: Option<Value>,
 }
 
-/// A run under way.
+/// A run under way: its program and its state.
 pub struct Machine<'p> {
     program: &'p Program,
     /// The state of the run.
@@ -93,15 +93,15 @@ pub struct Machine<'p> {
     records: Vec<Record>,
     abandoned: Vec<i64>,
     warnings: Vec<(usize, String)>,
-    /// The thread whose step was named and has not been heard of.
+    /// The thread whose step was named last and whose outcome was not reported yet.
     named: Option<u32>,
-    /// A step has given something back since waits were last looked at.
+    /// A step has given a result since waits were last looked at.
     news: bool,
     end: Option<End>,
 }
 
 impl<'p> Machine<'p> {
-    /// Takes up a run where it stands.
+    /// Takes up a run in a state.
     pub fn new(program: &'p Program, state: State, seed: u64, key: Option<String>) -> Machine<'p> {
         Machine {
             program,
@@ -148,7 +148,7 @@ impl<'p> Machine<'p> {
         ThreadScope::new(world, &self.state, &self.state.threads[self.place_of(thread)], &self.steps)
     }
 
-    /// The same, by the place of the thread in the state.
+    /// As [`Machine::scope`], by the place of the thread in the state.
     pub(crate) fn scope_at<'a>(&'a self, place: usize, world: &'a dyn Scope) -> ThreadScope<'a> {
         ThreadScope::new(world, &self.state, &self.state.threads[place], &self.steps)
     }
@@ -159,7 +159,7 @@ impl<'p> Machine<'p> {
         text.map_err(|problem| fault(&problem, template.text()))
     }
 
-    /// The condition of a wait could not be evaluated.
+    /// Notes that the condition of a wait could not be evaluated.
     pub(crate) fn warn(&mut self, step: usize, message: String) {
         self.warnings.push((step, message));
     }
@@ -183,8 +183,8 @@ impl<'p> Machine<'p> {
 
     /// Walks on until a step is to be performed, every thread waits, or the run has ended.
     ///
-    /// A walk that goes on for long without any step to perform, such as a loop whose steps are all left out, lets others
-    /// have their turn: it could not be interrupted.
+    /// A walk that goes on for long without any step to perform, such as a loop whose steps are all left out, lets
+    /// other runs have their turn: it could not be interrupted.
     pub fn advance(&mut self, world: &dyn Scope) -> Next {
         for _ in 0..LONGEST_WALK {
             if let Some(end) = &self.end {
@@ -266,7 +266,8 @@ impl<'p> Machine<'p> {
         self.done(thread, Some(result));
     }
 
-    /// The same, for a caller that keeps the record itself. None if nothing that follows could read the result.
+    /// As [`Machine::succeed`], for a caller that keeps the record itself. None if no expression that follows could
+    /// read the result.
     pub fn done(&mut self, thread: u32, result: Option<Value>) {
         let place = self.place_of(thread);
         if let Some(result) = result {
@@ -283,7 +284,7 @@ impl<'p> Machine<'p> {
         self.suspend(place, step, WaitFor::Run { run }, now, due);
     }
 
-    /// The step that was named last has begun a bulk job and is over when that is.
+    /// The step that was named last has begun a bulk job and is over when the job is.
     pub fn wait_for_bulk(&mut self, thread: u32, job: i64, now: i64) {
         let place = self.place_of(thread);
         let (step, _) = self.current(place);
@@ -291,8 +292,8 @@ impl<'p> Machine<'p> {
         self.suspend(place, step, WaitFor::Bulk { job }, now, due);
     }
 
-    /// Lets others have their turn: every thread that could go on waits for a timer that is due at once. A step that was
-    /// named will be named again.
+    /// Lets other runs have their turn: every thread that could go on waits for a timer that is due at once. A step
+    /// that was named will be named again.
     pub fn pause_here(&mut self, now: i64) {
         for place in 0..self.state.threads.len() {
             if self.state.threads[place].wait.is_none() {
@@ -362,7 +363,7 @@ impl<'p> Machine<'p> {
             .map_err(|error| fault(&error, &text_of(condition)))
     }
 
-    /// Is a step to be done? None if that alone has failed or ended something.
+    /// Is a step to be done? None if deciding that has failed the step or ended the run.
     fn admits(&mut self, place: usize, number: usize, world: &dyn Scope) -> Option<bool> {
         let step = &self.program.steps[number];
         if self.state.threads[place].failed > 0 {
@@ -400,7 +401,7 @@ impl<'p> Machine<'p> {
 }
 
 impl Step {
-    /// The name of its kind.
+    /// The name of the step's kind.
     pub fn kind(&self) -> &'static str {
         self.action.kind().name()
     }

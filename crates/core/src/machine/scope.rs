@@ -28,7 +28,7 @@ impl<'a> ThreadScope<'a> {
 }
 
 impl<'a> ThreadScope<'a> {
-    /// The loop that the thread is in; that of the thread around it if a lane has none of its own.
+    /// The loop that the thread is in; the loop of the thread around it if a lane has none of its own.
     fn innermost_loop(&self) -> Option<&'a Frame> {
         let mut thread = self.thread;
         loop {

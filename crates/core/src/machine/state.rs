@@ -49,7 +49,7 @@ pub struct Failing {
     pub step: Option<String>,
     /// The error.
     pub error: Kept,
-    /// Where the run stood.
+    /// The threads when the run failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub threads: Vec<Thread>,
 }
@@ -69,7 +69,7 @@ pub struct Thread {
     pub parent: Option<u32>,
     /// The next instruction.
     pub pc: usize,
-    /// Loops and local variables it is inside of.
+    /// The loops and blocks with local variables that the thread is inside of, outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub frames: Vec<Frame>,
     /// Its variables.
@@ -94,12 +94,12 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// A loop, or a stretch with variables of its own.
+/// A loop, or a block with variables of its own.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Frame {
-    /// The variables around it.
+    /// The variables around the block.
     pub vars: Kept,
-    /// Which round of a loop this is, from 1; 0 if it is none.
+    /// Which round of a loop this is, from 1; 0 if the frame is no loop.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub round: u32,
     /// How many rounds there will be, if that is known.
@@ -126,7 +126,7 @@ pub struct Wait {
     pub what: WaitFor,
     /// Since when, in microseconds since 1970.
     pub since: i64,
-    /// When it is over in any case.
+    /// When the wait is over in any case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<i64>,
 }
@@ -169,7 +169,7 @@ pub enum WaitFor {
     Lanes {
         /// How many are still under way.
         left: u32,
-        /// The lanes that have failed.
+        /// The failure of lanes, if some have failed.
         failed: Option<Box<LaneFailure>>,
     },
 }
@@ -217,12 +217,12 @@ impl State {
 }
 
 impl Wait {
-    /// Does something outside the run end it?
+    /// Does something outside the run end the wait?
     pub fn is_outside(&self) -> bool {
         !matches!(self.what, WaitFor::Lanes { .. })
     }
 
-    /// When it is over in any case.
+    /// When the wait is over in any case.
     pub fn due(&self) -> Option<Timestamp> {
         self.due.map(Timestamp)
     }

@@ -13,11 +13,11 @@ const LOOK_AGAIN: i64 = 60_000_000;
 /// An occurrence that may end a wait.
 #[derive(Clone, Debug)]
 pub enum Cause {
-    /// Its time has come.
+    /// The time of a timer has come.
     Timer,
-    /// Something it depends on may have changed.
+    /// Something that the wait's condition depends on may have changed.
     Look,
-    /// An event came; the world shows it.
+    /// An event came; the world has it as `event`.
     Event,
     /// A signal came, with this payload.
     Signal(Value),
@@ -25,12 +25,12 @@ pub enum Cause {
     Ended {
         /// `completed`, `failed`, `cancelled` ...
         status: String,
-        /// Its variables.
+        /// The variables of that run, or the counts of that job.
         output: Value,
         /// The error that failed it.
         error: Value,
     },
-    /// A person said to go on without it.
+    /// A person said to go on without the step.
     Skip,
 }
 
@@ -46,7 +46,7 @@ pub enum Woke {
 }
 
 impl Machine<'_> {
-    /// Something happened that may end a wait. If it did, [`Machine::advance`] goes on from there.
+    /// Tells that something happened that may end a wait. If it did, [`Machine::advance`] goes on from there.
     pub fn wake(&mut self, no: i32, cause: Cause, world: &dyn Scope) -> Woke {
         if self.end.is_some() {
             return Woke::Gone;
@@ -74,7 +74,7 @@ impl Machine<'_> {
             (WaitFor::Event { .. }, Cause::Event) if steps::event_matches(self, place, &wait, world) => {
                 let event = match world.root("event") {
                     Ok(event) => event.cloned().unwrap_or_default(),
-                    // Without its event the wait would go on with null.
+                    // If the event was read as null, the run would go on without its event.
                     Err(error) => {
                         self.warnings.push((wait.step, ExprError::from(error).message));
                         return Woke::NotYet;
@@ -110,7 +110,7 @@ impl Machine<'_> {
 
     fn skip(&mut self, place: usize, wait: &Wait) -> Woke {
         let thread = &self.state.threads[place];
-        // One that has its turn may stand between two steps, and then there is none to skip.
+        // A run that let others have their turn may stand between two steps, and then there is no step to skip.
         if wait.what == WaitFor::Turn
             && !matches!(self.program.code.get(thread.pc), Some(Op::Act(_) | Op::Begin { .. }))
         {
@@ -161,7 +161,7 @@ impl Machine<'_> {
         self.step_on(place);
     }
 
-    /// The entities whose change may end a wait. Only a condition has any.
+    /// The entities whose change may end a wait. Only the wait for a condition has any.
     pub fn references(&self, wait: &Wait, world: &dyn Scope) -> References {
         let Some(condition) = self.program.steps[wait.step].action.awaited() else { return References::default() };
         match self.thread_of(wait) {
@@ -173,7 +173,8 @@ impl Machine<'_> {
         }
     }
 
-    /// When time alone may end a wait before it is over.
+    /// When to evaluate the condition of a wait again because time alone may make it true; None if not before its
+    /// timeout.
     pub fn look_again(&self, wait: &Wait, world: &dyn Scope) -> Option<Timestamp> {
         let condition = self.program.steps[wait.step].action.awaited()?;
         let scope = self.scope_at(self.thread_of(wait)?, world);
@@ -192,7 +193,7 @@ impl Machine<'_> {
     }
 }
 
-/// `wait` and the step's result: did it end as hoped, and how many seconds were left?
+/// The value of `wait` and the step's result: was the wait fulfilled, and how many seconds were left?
 pub(crate) fn waited(completed: bool, left: Option<i64>) -> Value {
     let seconds = |micros: i64| {
         let micros = micros.max(0);

@@ -34,7 +34,7 @@ pub struct Program {
     pub code: Vec<Op>,
     /// Where the steps begin that are taken when a run has failed.
     pub on_failure: Option<usize>,
-    /// Whose runs start in order.
+    /// The runs among which each starts in the order of its event.
     pub ordering: Ordering,
     /// How runs under way are treated when the automation is paused.
     pub on_pause: OnPause,
@@ -42,7 +42,7 @@ pub struct Program {
     pub max_steps: u32,
     /// How long a run may take, in microseconds.
     pub timeout: Option<i64>,
-    /// Only events of this tenant.
+    /// Only events of this tenant start runs.
     pub tenant: Option<String>,
     /// The limits on its runs: mode, rates, locks.
     pub limits: Limits,
@@ -63,30 +63,30 @@ pub struct Step {
     pub continue_on_error: bool,
     /// How long the step may take, in milliseconds.
     pub timeout_ms: Option<i64>,
-    /// How often, and when, it is tried again.
+    /// How often, and when, the step is tried again.
     pub retry: Option<Retry>,
     /// A wait that was not fulfilled in time is no failure.
     pub continue_on_timeout: bool,
-    /// False leaves it out.
+    /// False leaves the step out.
     pub enabled: bool,
-    /// The step that it is inside of, if no lane begins in between.
+    /// The step that this step is inside of, if no lane begins in between.
     pub within: Option<usize>,
-    /// How many frames are open where it stands.
+    /// How many frames are open where the step stands.
     pub frames: usize,
 }
 
 /// How a `stop` ends the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopStatus {
-    /// All is well.
+    /// The run has completed.
     Completed,
     /// The run has failed.
     Failed,
-    /// It is not to go on.
+    /// The run is cancelled.
     Cancelled,
 }
 
-/// Where a branch goes.
+/// The place at which a branch goes on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     /// Number of the step.
@@ -111,9 +111,9 @@ pub enum Op {
         /// The instruction after the step.
         past: usize,
     },
-    /// Ends it.
+    /// Ends that step.
     End(usize),
-    /// Goes on elsewhere.
+    /// Goes on at another instruction.
     Jump(usize),
     /// Goes on at `otherwise` unless the condition of this way holds.
     Way {
@@ -156,7 +156,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// The step it is about.
+    /// The step that the instruction is about.
     pub(crate) fn step(&self) -> Option<usize> {
         match self {
             Op::Act(step)
@@ -190,7 +190,7 @@ impl Program {
 }
 
 impl Program {
-    /// Every condition in it, wherever it stands.
+    /// Every condition in the program: its own, those of triggers and those of steps.
     pub fn conditions(&self) -> Vec<&Condition> {
         let filters = self.triggers.iter().filter_map(|trigger| trigger.filter.as_ref());
         let steps = self.steps.iter().flat_map(|step| step.condition.iter().chain(step.action.conditions()));
@@ -199,7 +199,8 @@ impl Program {
 }
 
 impl Program {
-    /// Does it name a kind: is it started by changes of its entities, does it wait for them, does a condition read them?
+    /// Does the program name a kind: is it started by changes of its entities, does it wait for them, does a condition
+    /// read them?
     pub fn names_kind(&self, kind: &str) -> bool {
         let is_of = |topic: &str| crate::topic::canonical(topic.trim()).split('.').next() == Some(kind);
         let starts = |trigger: &Trigger| {

@@ -19,7 +19,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// A field has a value that it cannot have.
+    /// Adds a problem: a field has a value that it cannot have.
     pub fn wrong(&mut self, field: &str, message: &str, hint: &str) {
         let problem = Problem::shape(self.path_of(field), &self.place, message);
         self.problems.push(if hint.is_empty() { problem } else { problem.hint(hint) });
@@ -90,7 +90,7 @@ impl Parts<'_> {
         self.length(given, field).map(|duration| duration.total_micros() as i64)
     }
 
-    /// The same, with months and days kept apart.
+    /// As [`Parts::duration`], with months and days kept apart.
     pub fn length(&mut self, given: &Json, field: &str) -> Option<Duration> {
         match duration_text(given).as_deref().and_then(length) {
             Some(duration) => Some(duration),

@@ -33,22 +33,22 @@ pub struct Trigger {
     pub schedule: Option<Schedule>,
     /// Condition over the event.
     pub filter: Option<Condition>,
-    /// It fires at so many occurrences within a time.
+    /// The trigger fires at so many occurrences within a time.
     pub window: Option<Window>,
     /// The trigger fires if the state that fired it is still so after this time.
     pub hold_for: Option<Hold>,
-    /// False leaves it out.
+    /// False switches the trigger off.
     pub enabled: bool,
     /// Changes with anything in its definition but its name; an armed `hold_for` of another one is dropped.
     pub fingerprint: i64,
 }
 
-/// How long something must be so.
+/// The length of a hold.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Hold {
     /// These many microseconds.
     For(i64),
-    /// As long as this says when the time begins to run.
+    /// As long as this template says when the hold begins.
     Computed(Template),
 }
 
@@ -63,7 +63,7 @@ pub struct Limits {
     pub max_executions: Option<Rate>,
     /// One automation at a time works on an entity.
     pub entity_lock: bool,
-    /// Which events are the same.
+    /// Which events count as equal, so that only the first starts a run.
     pub dedup: Option<Dedup>,
     /// Higher starts first.
     pub priority: i32,
@@ -73,21 +73,21 @@ pub struct Limits {
     pub keep_runs: Option<u64>,
     /// Most runs that execute at the same time.
     pub concurrency: Option<u32>,
-    /// After how many failed runs in a row it is paused; `None` for never.
+    /// After how many failed runs in a row the automation is paused; `None` for never.
     pub breaker: Option<u32>,
 }
 
-/// Which events are the same.
+/// Which events count as equal.
 #[derive(Clone, Debug)]
 pub struct Dedup {
-    /// Those with the same value of this.
+    /// Events with the same value of this expression are equal.
     pub key: Expr,
     /// Within so many microseconds.
     pub ttl: i64,
 }
 
 impl Trigger {
-    /// Does nothing but the event decide whether the change is the one that is meant?
+    /// Does the event alone decide whether its change is the one that the trigger means?
     pub fn has_pure_change(&self) -> bool {
         self.change.meant().expressions().iter().all(|(_, expr)| expr.is_pure_event())
     }
@@ -112,7 +112,7 @@ impl Trigger {
         self.change.meant().field()
     }
 
-    /// Is it about the changes of an entity?
+    /// Is the trigger about changes of entities?
     pub fn is_change(&self) -> bool {
         self.kind.is_some()
     }

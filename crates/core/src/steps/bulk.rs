@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// A job over the rows of a query.
 #[derive(Clone, Debug)]
 pub struct Bulk {
-    /// Which rows.
+    /// The query that gives the rows.
     pub query: SqlTemplate,
     /// Most rows in a second.
     pub rate: Option<f64>,
@@ -60,7 +60,8 @@ impl StepAction for Bulk {
         Some(Bulk { query, rate, body: 0 })
     }
 
-    /// The steps of a row stand beside the way of the run itself: a run of their own begins there.
+    /// The steps of a row stand beside the instructions of the run itself, which jumps over them: the run of a row
+    /// begins there.
     fn lay_out(compiler: &mut Compiler, def: &StepDef, number: usize, path: &str, block: &Block) {
         compiler.code.push(Op::Act(number));
         let jump = compiler.code.len();
@@ -99,10 +100,10 @@ impl Action {
     }
 }
 
-/// The values of the ordering run that the runs of rows can read.
+/// The values of the run with the `bulk` step that the runs of rows can read.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Surroundings {
-    /// The variables of the ordering run.
+    /// The variables of that run.
     #[serde(default)]
     pub vars: Kept,
     /// The results of its steps so far.
@@ -117,7 +118,7 @@ impl Machine<'_> {
         Surroundings { vars, results: self.state.results.clone() }
     }
 
-    /// The run of one row. None if there is no such bulk step.
+    /// The first state of the run for one row. None if there is no such bulk step.
     pub fn start_item(program: &Program, step: usize, around: Surroundings, item: Value) -> Option<State> {
         let body = program.steps.get(step)?.action.body_of_rows()?;
         let mut state = State { results: around.results, item: Some(Kept(item)), ..State::new() };

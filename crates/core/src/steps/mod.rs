@@ -1,8 +1,8 @@
 //! The kinds of steps, one file each: its form in the document, how it is compiled, the expressions in it, the objects
 //! of the database that it uses, and how it is taken or performed.
 //!
-//! Nothing outside of this folder lists the kinds. The list below makes [`StepKind`] and [`Action`] of them; the rest of the
-//! engine asks [`Form`] and the methods of `Action`. CONTRIBUTING.md says how to add a kind.
+//! Nothing outside of this folder lists the kinds. The list below makes [`StepKind`] and [`Action`] of them; the rest
+//! of the engine asks [`Form`] and the methods of `Action`. CONTRIBUTING.md says how to add a kind.
 
 mod branch;
 mod bulk;
@@ -123,7 +123,7 @@ step_kinds! {
 
 /// The effects of performed steps on the database, one method each; implemented by the extension.
 pub trait Effects {
-    /// Why an effect did not come about.
+    /// The error of an effect that did not come about.
     type Error;
 
     /// An expression could not be evaluated; `text` is the expression as its author wrote it.
@@ -175,11 +175,11 @@ pub trait Effects {
 /// The outcome of performing a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// It is done: its result as JSON.
+    /// The step is done: its result as JSON.
     Result(String),
-    /// It has started this run and is over when the run is.
+    /// The step has started this run and is over when the run is.
     StartedRun(i64),
-    /// It has begun this bulk job and is over when the job is.
+    /// The step has begun this bulk job and is over when the job is.
     StartedJob(i64),
 }
 
@@ -203,10 +203,10 @@ pub(crate) trait StepAction: Sized {
     /// Brings other spellings of its fields into the one form. Called for every step before its kind is known.
     fn tidy(_step: &mut Map<String, Json>) {}
 
-    /// Checks of its fields that its form cannot express.
+    /// Checks its fields beyond the rules of its form.
     fn check(_step: Checking<'_>) {}
 
-    /// Parses its texts. A problem has been reported if there is no answer. A kind that does with `tries` something of its
+    /// Parses its texts. A problem has been reported if there is no answer. A kind that uses `tries` in a way of its
     /// own takes them away.
     fn compile(def: &StepDef, tries: &mut Tries, parts: &mut Parts<'_>) -> Option<Self>;
 
@@ -215,7 +215,8 @@ pub(crate) trait StepAction: Sized {
         compiler.code.push(Op::Act(number));
     }
 
-    /// The expressions in it, each with the field of the document that holds it, in the order in which they are checked.
+    /// The expressions in it, each with the field of the document that holds it, in the order in which they are
+    /// checked.
     fn expressions(&self) -> Vec<(String, Checked<'_>)>;
 
     /// The objects of the database that it uses, as far as its document names them.
@@ -244,7 +245,7 @@ pub(crate) trait Taken {
 
 /// How long a step may take, and how often it is tried.
 pub(crate) struct Tries {
-    /// In milliseconds.
+    /// How long the step may take, in milliseconds.
     pub timeout_ms: Option<i64>,
     pub retry: Option<Retry>,
 }
@@ -264,7 +265,7 @@ pub enum Checked<'a> {
     Expr(&'a Expr),
 }
 
-/// Something in the database that a step uses.
+/// An object of the database that a step uses.
 #[derive(Clone, Copy, Debug)]
 pub enum Touch<'a> {
     /// It executes this statement, which stands in this field.
@@ -309,7 +310,7 @@ impl StepKind {
 }
 
 impl Action {
-    /// The conditions that it is about.
+    /// The conditions that the step evaluates.
     pub fn conditions(&self) -> impl Iterator<Item = &Condition> {
         self.expressions().into_iter().filter_map(|(_, checked)| match checked {
             Checked::Condition(condition) => Some(condition),

@@ -1,5 +1,5 @@
-//! Makes enums and their dispatch of the list of kinds in `mod.rs`. Each match has an arm per kind and no other, so a kind
-//! whose file lacks an answer does not compile.
+//! Makes enums and their dispatch of the list of kinds in `mod.rs`. Each match has an arm per kind and no other, so a
+//! kind whose file lacks an answer does not compile.
 
 /// `Name(type) how;` for each kind of step.
 macro_rules! step_kinds {
@@ -28,7 +28,7 @@ macro_rules! step_kinds {
                 }
             }
 
-            /// Checks of a step's fields that its form cannot express.
+            /// Checks a step's fields beyond the rules of its form.
             pub(crate) fn check(self, step: Checking<'_>) {
                 match self {
                     $(StepKind::$kind => <$type as StepAction>::check(step),)*
@@ -63,7 +63,7 @@ macro_rules! step_kinds {
         }
 
         impl Action {
-            /// The kind of step it came from.
+            /// The kind of step that the action came from.
             pub fn kind(&self) -> StepKind {
                 match self {
                     $(Action::$kind(_) => StepKind::$kind,)*
@@ -105,7 +105,7 @@ macro_rules! step_kinds {
                 }
             }
 
-            /// Takes it, if the machine does so itself. False if it is to be performed.
+            /// Takes the step, if the machine does so itself. False if the extension has to perform it.
             pub(crate) fn take(
                 &self,
                 machine: &mut Machine<'_>,
@@ -149,7 +149,7 @@ macro_rules! take {
         $step.take($machine, $place, $number, $world);
         true
     }};
-    // Its own instructions begin and end it; there is nothing to do at the step itself.
+    // Its own instructions begin and end a block; there is nothing to do at the step itself.
     (block $step:ident, $machine:ident, $place:ident, $number:ident, $world:ident) => {{
         let _ = $step;
         $machine.step_on($place);

@@ -48,7 +48,7 @@ impl StepAction for Set {
 impl Taken for Set {
     fn take(&self, machine: &mut Machine<'_>, place: usize, number: usize, world: &dyn Scope) {
         let before = machine.state.threads[place].vars.clone();
-        // Each sees those before it.
+        // The expression of each variable sees the variables set before it.
         for (name, template) in &self.variables {
             let value = template.eval(&machine.scope_at(place, world), &mut Budget::default());
             match value {

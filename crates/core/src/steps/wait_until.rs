@@ -11,7 +11,7 @@ use crate::program::Parts;
 /// A wait for a condition.
 #[derive(Clone, Debug)]
 pub struct WaitUntil {
-    /// It is over when this holds.
+    /// The wait is over when this holds.
     pub condition: Condition,
 }
 

@@ -1,8 +1,8 @@
 //! The kinds of triggers, one file each: its form in the document, the topics it listens to, the change or the schedule
 //! that fires it, and the expressions in it.
 //!
-//! Nothing outside of this folder lists the kinds. The list below makes [`On`] of them; the rest of the engine asks [`Form`]
-//! and [`Change`]. The fields of all kinds are in [`TriggerDef`]. CONTRIBUTING.md says how to add a kind.
+//! Nothing outside of this folder lists the kinds. The list below makes [`On`] of them; the rest of the engine asks
+//! [`Form`] and [`Change`]. The fields of all kinds are in [`TriggerDef`]. CONTRIBUTING.md says how to add a kind.
 
 mod call;
 mod changed;
@@ -37,7 +37,7 @@ trigger_kinds! {
     Updated(updated::Updated);
     /// An entity is gone.
     Deleted(deleted::Deleted);
-    /// Any of the three.
+    /// An entity was created, updated or deleted.
     Changed(changed::Changed);
     /// A field went from one value to another.
     State(state::State);
@@ -49,7 +49,7 @@ trigger_kinds! {
     Cron(cron::Cron);
     /// The clock, at equal distances.
     Interval(interval::Interval);
-    /// Only by hand or by another automation.
+    /// Fires only by hand or by another automation.
     Call(call::Call);
 }
 
@@ -65,7 +65,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The change itself. The only place where kinds of changes are told apart.
+    /// The checks of the change. The only place where kinds of changes are told apart.
     pub fn meant(&self) -> &dyn Meant {
         match self {
             Change::Any => &Any,
@@ -108,7 +108,7 @@ pub(crate) trait TriggerKind {
     /// Fills in fields that the document leaves out. Called for triggers of this kind before their fields are checked.
     fn tidy(_trigger: &mut Map<String, Json>) {}
 
-    /// Do its fields go together?
+    /// Do the fields of a trigger of this kind go together?
     fn check(_trigger: Checking<'_>) {}
 
     /// The patterns of the topics it listens to. A problem has been reported if there is no answer.
@@ -149,7 +149,8 @@ impl Checking<'_> {
 
 /// A change that a trigger means. `armed` is the last result of [`Meant::armed_after`] for the entity.
 pub trait Meant {
-    /// Is the change of the event the one that is meant? Routing asks this of every event and trigger, so it writes no text.
+    /// Is the change of the event the one that is meant? Routing asks this of every event and trigger, so it writes no
+    /// text.
     fn verdict(&self, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Result<(), Code>;
 
     /// As [`Meant::verdict`], with the clause that said no and the value it saw. `code` is the code of that verdict.

@@ -60,7 +60,7 @@ impl TriggerKind for Numeric {
         if let Some(Measure::Expr(expr)) = &value
             && expr.roots().contains("event")
         {
-            // it is worked out for the entity as it was, too, and `event` is only about this change
+            // the value is worked out for the entity before the change, too, and `event` is only about this change
             let message = format!("\"value\" of {} reads the event", parts.place);
             parts.wrong("value", &message, "Read the entity through new, as in new.total - new.paid.");
         }
@@ -77,7 +77,7 @@ pub struct Range {
     pub value: Measure,
     /// The range begins above this.
     pub above: Option<Expr>,
-    /// It ends below this.
+    /// The range ends below this.
     pub below: Option<Expr>,
     /// Fire on every change inside, not only on coming in.
     pub level: bool,
@@ -99,7 +99,7 @@ pub enum Side {
     Inside(Value),
     /// Outside, or no number at all.
     Outside(Value),
-    /// It could not be worked out.
+    /// The number could not be worked out.
     Unknown(String),
 }
 
@@ -125,7 +125,7 @@ impl Meant for Range {
         })
     }
 
-    /// The number must stay inside. A number that cannot be worked out is not.
+    /// The number must stay inside. A number that cannot be worked out is not inside.
     fn holds(&self, since: &HeldSince<'_>, budget: &mut Budget) -> Result<(), Reason> {
         let clause = || format!("{} stays so", self.describe());
         match self.side(since.scope, budget) {
@@ -149,7 +149,8 @@ impl Meant for Range {
         })
     }
 
-    /// Could the number of the entity as it was not be worked out? Then whether it was outside is only to be remembered.
+    /// Could the number of the entity before the change not be worked out? Then only `armed` tells whether it was
+    /// outside.
     fn asks_memory(&self, scope: &dyn Scope, budget: &mut Budget) -> bool {
         !self.level
             && !matches!(before(scope), Ok(Value::Null))
@@ -190,7 +191,7 @@ impl Range {
             Side::Inside(_) => {}
         }
         match before(scope) {
-            // null is never inside: it says that there was nothing
+            // null is never inside a range: this side says that there was no entity before
             Ok(Value::Null) => return Err((Code::NotCrossed, Side::Inside(Value::Null))),
             Ok(_) => {}
             Err(error) => return Err((Code::ValueError, Side::Unknown(ExprError::from(error).message))),

@@ -1,5 +1,5 @@
-//! Makes an enum and its dispatch of the list of kinds in `mod.rs`. Each match has an arm per kind and no other, so a kind
-//! whose file lacks an answer does not compile.
+//! Makes an enum and its dispatch of the list of kinds in `mod.rs`. Each match has an arm per kind and no other, so a
+//! kind whose file lacks an answer does not compile.
 
 /// `Name(type);` for each kind of trigger.
 macro_rules! trigger_kinds {

@@ -27,7 +27,8 @@ impl TriggerKind for State {
         backfill: Backfill::Updated,
     };
 
-    /// `to: null` means any value, but of the state only and not of the other fields: so there is a field.
+    /// `to: null` means any value, but of the state only and not of the other fields: so a trigger with values gets a
+    /// field.
     fn tidy(trigger: &mut Map<String, Json>) {
         if ["from", "to", "not_from", "not_to"].iter().any(|field| trigger.contains_key(*field)) {
             let field = trigger.entry("field").or_insert(Json::Null);
@@ -127,7 +128,7 @@ impl Meant for Transition {
 }
 
 impl Transition {
-    /// The value it is about in an image of the entity; the whole image if there is no field.
+    /// The value of the field in an image of the entity; the whole image if there is no field.
     fn value_in<'a>(&self, image: &'a Value) -> &'a Value {
         self.field.as_ref().map_or(image, |field| member(image, field))
     }
@@ -136,7 +137,7 @@ impl Transition {
         self.field.as_deref().unwrap_or("the entity")
     }
 
-    /// Do the images before and after the change make it fire? An image is null if there is no entity.
+    /// Do the images before and after the change make the trigger fire? An image is null if there is no entity.
     fn between(&self, old: &Value, new: &Value) -> Result<(), Code> {
         let (old, new) = (self.value_in(old), self.value_in(new));
         if old == new {
@@ -191,8 +192,8 @@ impl Matcher {
     }
 }
 
-/// Is the entity's value the wanted one? The builder of the trigger takes texts, so a wanted text is read as a boolean where
-/// the entity's value is one.
+/// Is the entity's value the wanted one? The builder of the trigger takes texts, so a wanted text is read as a boolean
+/// where the entity's value is one.
 fn is_value(value: &Value, wanted: &Value) -> bool {
     match (value, wanted.as_str()) {
         (Value::Bool(value), Some(text)) => boolean_from_text(text) == Some(*value),

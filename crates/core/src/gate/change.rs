@@ -7,9 +7,9 @@ use crate::program::Trigger;
 /// Facts about an event that a trigger needs beside those that expressions see.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Occurrence<'a> {
-    /// Its tenant.
+    /// The tenant of the event.
     pub tenant: Option<&'a str>,
-    /// The entity it is about.
+    /// The entity that the event is about.
     pub entity: Option<&'a str>,
     /// The columns that changed.
     pub changed: &'a [String],

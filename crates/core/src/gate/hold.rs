@@ -18,13 +18,13 @@ use crate::value::{Timestamp, Unreadable, Value};
 /// The stored row of a hold while its time runs.
 #[derive(Clone, Debug)]
 pub struct Armed {
-    /// When it fires.
+    /// When the hold fires.
     pub deadline: Timestamp,
-    /// [`Trigger::fingerprint`] when it was armed.
+    /// [`Trigger::fingerprint`] when the hold was armed.
     pub fingerprint: i64,
-    /// The entity before the change that armed it, null if there was none.
+    /// The entity before the change that armed the hold, null if there was none.
     pub old: Value,
-    /// The entity after it.
+    /// The entity after that change.
     pub new: Value,
 }
 
@@ -35,21 +35,21 @@ pub enum Heard {
     Idle,
     /// The time begins to run: store an armed row and a timer.
     Arm {
-        /// When it fires.
+        /// When the hold fires.
         deadline: Timestamp,
     },
-    /// The time goes on as it did.
+    /// The hold goes on with its deadline.
     Keep,
-    /// The time was up before this event: let it expire first, with the entity as it was before the event, then hear
-    /// the event again.
+    /// The time of the hold was up before this event: let it expire first, with the entity as it was before the event,
+    /// then hear the event again.
     Due,
-    /// It is over.
+    /// The hold is cancelled.
     Cancel(Reason),
-    /// It is over, and the same change begins a new time.
+    /// The hold is cancelled, and the same change begins a new one.
     Rearm {
-        /// Why the old one is over.
+        /// Why the old hold is cancelled.
         reason: Reason,
-        /// When the new one fires.
+        /// When the new hold fires.
         deadline: Timestamp,
     },
     /// A hold would begin, but its `hold_for` is no duration.
@@ -61,13 +61,13 @@ pub enum Heard {
 pub enum Expired {
     /// Not yet: the timer came early.
     NotYet,
-    /// On to the next gate.
+    /// The event goes on to the next gate.
     Fire,
-    /// It does not fire.
+    /// The hold does not fire.
     Drop(Reason),
 }
 
-/// Until when to hold, from now on.
+/// The deadline of a hold that begins now.
 pub fn deadline(hold: &Hold, scope: &dyn Scope, budget: &mut Budget) -> Result<Timestamp, Reason> {
     let length = match hold {
         Hold::For(micros) => Ok(*micros),
@@ -121,8 +121,9 @@ pub fn hear(
     if fired { begin(budget, Some(over)) } else { Heard::Cancel(over) }
 }
 
-/// The time is up. `trigger` is the one with the same name in the active version, if there is one; the scope's `new` is
-/// the entity as it is now. The automation's condition is looked at now, not when the time began.
+/// Decides when the time of a hold is up. `trigger` is the one with the same name in the active version, if there is
+/// one; the scope's `new` is the entity as it is now. The automation's condition is looked at now, not when the time
+/// began.
 pub fn expire(
     trigger: Option<&Trigger>,
     armed: &Armed,

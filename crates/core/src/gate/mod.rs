@@ -28,9 +28,9 @@ pub enum Gate {
     Config,
     /// The trigger's filter.
     Filter,
-    /// So many within a time.
+    /// So many occurrences within a time.
     Window,
-    /// It must stay so for a time.
+    /// The state that fired the trigger must last for a time.
     Hold,
     /// The automation's condition.
     Condition,
@@ -92,9 +92,9 @@ pub enum Code {
     ColumnsUnchanged,
     /// The field has the value it had.
     Unchanged,
-    /// It did not come from the right value.
+    /// The field did not have the right value before.
     OtherFrom,
-    /// It did not come to the right value.
+    /// The field does not have the right value now.
     OtherTo,
     /// The number is not inside the range.
     Outside,
@@ -106,13 +106,13 @@ pub enum Code {
     FilterFalse,
     /// The filter could not be worked out.
     FilterError,
-    /// Not yet so many occurrences.
+    /// Too few occurrences within the window yet.
     WindowNotFull,
-    /// More occurrences, but it has fired for them.
+    /// More occurrences than the window needs, but it has fired for them.
     WindowFired,
     /// The state that was held is no longer so.
     HoldBroken,
-    /// The entity came or went while something was held.
+    /// The entity came or went during the hold.
     HoldEntityGone,
     /// The text that says how long to hold is no duration.
     HoldInvalid,
@@ -149,7 +149,7 @@ impl Code {
         self.entry().1
     }
 
-    /// The gate that says so.
+    /// The gate that says no with this code.
     pub fn gate(self) -> Gate {
         self.entry().2
     }
@@ -163,7 +163,7 @@ impl Code {
 /// A gate's no: the first clause that was not fulfilled, and the value found instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// For programs.
+    /// The reason for programs.
     pub code: Code,
     /// The requirement, such as `status to "paid"`.
     pub clause: String,

@@ -5,7 +5,8 @@
 /// Most bytes of a tenant's name: counters and pauses of tenants are indexed by it.
 pub const MAX_TENANT: usize = 200;
 
-/// May rows and events of a tenant start runs? Names that begin with an underscore are reserved, and a name can be too long.
+/// May rows and events of a tenant start runs? Names that begin with an underscore are reserved, and a name can be too
+/// long.
 pub fn starts_runs(tenant: &str) -> bool {
     !tenant.starts_with('_') && tenant.len() <= MAX_TENANT
 }
@@ -13,7 +14,8 @@ pub fn starts_runs(tenant: &str) -> bool {
 /// A viewer's view of an update that moves an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// The update, with old and new values: for automations and runs without a tenant, and if the tenant stays the same.
+    /// The update, with old and new values: for automations and runs without a tenant, and if the tenant stays the
+    /// same.
     AsItIs,
     /// The entity comes into being: no old values.
     Came,

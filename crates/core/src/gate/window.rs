@@ -1,7 +1,7 @@
-//! So many occurrences within a trailing time.
+//! The window gate: so many occurrences within a trailing time.
 //!
-//! The caller keeps one row per qualifying occurrence and partition, locks the partition, and counts each emission once;
-//! then the answer is exact also under concurrency and redelivery.
+//! The caller keeps one row per qualifying occurrence and partition, locks the partition, and counts each emission
+//! once; then the answer is exact also under concurrency and redelivery.
 
 use super::{Code, Reason};
 use crate::definition::in_words;
@@ -13,7 +13,7 @@ use crate::value::{Timestamp, Value};
 pub enum Refire {
     /// With every occurrence.
     Every,
-    /// Only with the one that fills it; it must have emptied before it fires again.
+    /// Only with the occurrence that fills it; the window must have emptied before it fires again.
     Once,
 }
 
@@ -26,7 +26,7 @@ pub struct Window {
     pub within: i64,
     /// Counted apart for each value of this; for each entity if it is not given.
     pub per: Option<Expr>,
-    /// When it fires again.
+    /// When the window fires again.
     pub refire: Refire,
 }
 

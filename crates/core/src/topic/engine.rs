@@ -7,7 +7,7 @@ use super::matches;
 use crate::lifecycle::LEGAL_EDGES;
 use crate::value::Value;
 
-/// How all of their topics begin.
+/// The beginning of the topics of all these events.
 const PREFIX: &str = "automation.";
 
 /// Events about runs and steps, which are written only if listened to. Events about automations are always written.
@@ -15,22 +15,22 @@ const PREFIX: &str = "automation.";
 pub enum Told {
     /// A run began.
     Started,
-    /// It ended well.
+    /// A run ended well.
     Completed,
-    /// It failed.
+    /// A run failed.
     Failed,
-    /// It was cancelled.
+    /// A run was cancelled.
     Cancelled,
     /// A step began.
     StepStarted,
-    /// It was done.
+    /// A step was done.
     StepCompleted,
-    /// It failed, once.
+    /// A step failed, once.
     StepFailed,
 }
 
 impl Told {
-    /// All of them.
+    /// All events about runs and steps.
     pub const ALL: [Told; 7] = [
         Told::Started,
         Told::Completed,
@@ -41,7 +41,7 @@ impl Told {
         Told::StepFailed,
     ];
 
-    /// The topic.
+    /// The topic of the event.
     pub fn topic(self) -> &'static str {
         match self {
             Told::Started => "automation.started",
@@ -85,7 +85,7 @@ impl Wanted {
     }
 }
 
-/// Every topic on which the engine tells something.
+/// Every topic on which the engine publishes events of its own.
 pub fn topics() -> impl Iterator<Item = &'static str> {
     let lifecycle = LEGAL_EDGES.iter().map(|(_, _, topic)| *topic);
     Told::ALL.into_iter().map(Told::topic).chain(lifecycle)
@@ -101,7 +101,8 @@ pub fn hears(pattern: &str, topic: &str) -> bool {
     (!is_engines(topic) || pattern.trim_start().starts_with(PREFIX)) && matches(pattern, topic)
 }
 
-/// Does an event of the engine's own go back to a run of this automation? Its payload names all of them, the nearest first.
+/// Does an event of the engine's own go back to a run of this automation? Its payload lists in `chain` the automations
+/// whose runs led to it, the nearest first.
 pub fn goes_back_to(payload: Option<&str>, automation: &str) -> bool {
     let payload = payload.and_then(|text| Value::from_json(text).ok());
     match payload.as_ref().and_then(|payload| payload.get("chain")) {

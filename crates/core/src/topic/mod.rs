@@ -118,8 +118,8 @@ pub fn is_pattern(pattern: &str) -> bool {
     pattern.contains(['*', '#'])
 }
 
-/// The pattern in the present spelling, if a single one says it: `graph.node.created.orders` is `orders.created`. Any other
-/// pattern stays as it is; `graph.#` for example, which selects changes of every verb.
+/// The pattern in the present spelling, if a single one says it: `graph.node.created.orders` is `orders.created`. Any
+/// other pattern stays as it is; `graph.#` for example, which selects changes of every verb.
 pub fn canonical(pattern: &str) -> String {
     match &mut older::present_patterns(pattern)[..] {
         [present] => std::mem::take(present),

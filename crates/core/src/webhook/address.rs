@@ -165,7 +165,8 @@ fn is_host(host: &str) -> bool {
     host.len() <= 253 && !host.is_empty() && host.split('.').all(label)
 }
 
-/// A host as a rule or a secret names it: a name, an address, or `*.suffix`. In lower case, None if it is none.
+/// A host as a rule or a secret names it: a name, an address, or `*.suffix`. In lower case, None if the text is no
+/// host.
 pub fn host_pattern(text: &str) -> Option<String> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     if let Ok(address) = bare.parse::<core::net::Ipv6Addr>() {
@@ -181,7 +182,7 @@ pub fn host_pattern(text: &str) -> Option<String> {
     is_host(suffix.unwrap_or(text)).then(|| lower.to_owned())
 }
 
-/// Leads the path where it seems to lead? A value of ".." would go elsewhere on the same host.
+/// Does the path lead where it seems to lead? A value of ".." would go elsewhere on the same host.
 fn check_path(url: &str) -> Result<(), ExprError> {
     if url.len() > MAX_URL {
         return Err(wrong(0..0, "the url of a webhook is too long")

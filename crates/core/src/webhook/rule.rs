@@ -1,5 +1,5 @@
-//! Would a rule let a message out? Asked when a definition is saved, so that its author hears of it at once; the courier
-//! asks again, with the addresses that the host then has.
+//! Would a rule let a message out? Asked when a definition is saved, so that its author sees a problem at once; the
+//! courier asks again, with the addresses that the host then has.
 
 use super::Origin;
 

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 /// How many pairs are looked at before the search is given up: it is a courtesy, and must not hold up a definition.
 const MOST_PAIRS: usize = 1_000_000;
 
-/// An automation as others see it.
+/// An automation with the events that start it and those that it makes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     /// Its name.
@@ -50,12 +50,12 @@ impl Made {
         Made { topic: topic.into(), fields: None }
     }
 
-    /// Can a change like this be one in which all of these fields change?
+    /// Can these events change all of these fields at once?
     fn can_change(&self, fields: &[String]) -> bool {
         self.fields.as_ref().is_none_or(|changing| fields.iter().all(|field| changing.contains(field)))
     }
 
-    /// The events that rules derive from these.
+    /// The events that rules derive from these events.
     pub fn derived(&self, rules: &[Deriver]) -> Vec<Made> {
         let possible = rules.iter().filter(|rule| self.can_change(&rule.condition.must_change()));
         possible.map(|rule| Made { topic: rule.topic.clone(), fields: self.fields.clone() }).collect()
@@ -94,7 +94,7 @@ impl Node {
         Node { name: name.to_owned(), starts_on, makes }
     }
 
-    /// Can it start the other?
+    /// Can the automation start the other one?
     fn starts(&self, other: &Node) -> bool {
         self.makes.iter().any(|made| other.starts_on.iter().any(|start| start.by(made)))
     }
@@ -157,7 +157,7 @@ fn way_back<'a>(start: usize, came_from: &[Option<usize>], nodes: &'a [Node]) ->
     way
 }
 
-/// The warning.
+/// The warning about a loop.
 pub fn warning(way: &[&str]) -> String {
     match way {
         [name, _] => format!("automation \"{name}\" can start itself"),

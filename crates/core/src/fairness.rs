@@ -1,8 +1,8 @@
 //! Fair order of an owner's queue. Each lane with queued dispatches gets every n-th place, however many it has queued
 //! already: the first dispatch of another lane is put next to the one being served now, not behind everything.
 //!
-//! Each lane (a tenant of an owner) counts its own turns. A place is made of its priority, its turn and its lane, in this
-//! order, so the queue is served in the order of the places, and no two are the same.
+//! Each lane (a tenant of an owner) counts its own turns. A place is made of its priority, its turn and its lane, in
+//! this order, so the queue is served in the order of the places, and no two are the same.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub fn turn(place: i64) -> i64 {
 #[derive(Clone, Debug, Default)]
 pub struct Lanes {
     first: i64,
-    /// Turns up to this one may be taken, by whichever lane.
+    /// Turns up to this one may be taken, by any lane.
     base: i64,
     /// The last turn of each lane.
     last: BTreeMap<u16, i64>,
@@ -45,7 +45,8 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// Where the highest place that is taken is known, but not whose it is, and the highest turn that was ever given.
+    /// The lanes of a queue of which the highest taken place is known, but not its lane, and the highest turn ever
+    /// given.
     pub fn new(priority: i32, highest: Option<i64>, given: i64) -> Lanes {
         let base = highest.map_or(0, turn).max(given);
         Lanes { first: class(priority).0, base, last: BTreeMap::new(), serving: 0 }
@@ -56,7 +57,8 @@ impl Lanes {
         self.last.len() > 1 || self.last.keys().any(|known| *known != lane)
     }
 
-    /// The lowest place that is taken; None if the queue is empty, and then all begin anew side by side.
+    /// Sets the turn being served to that of the lowest place that is taken; None if the queue is empty, and then all
+    /// lanes begin anew side by side.
     pub fn serve(&mut self, lowest: Option<i64>) {
         self.serving = match lowest {
             Some(place) => turn(place),

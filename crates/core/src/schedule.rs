@@ -1,4 +1,5 @@
-//! When the clock starts a run: ticks, missed ticks, and ticks that come while the run before is under way.
+//! Schedules: the ticks at which the clock starts runs, missed ticks, and ticks that come while the run before is under
+//! way.
 //!
 //! Ticks are a property of the schedule alone, each is worked out from the one before and never from the present, so
 //! (schedule, tick) names a firing for good and none can come twice. A clock set back repeats nothing; one set forward
@@ -17,10 +18,10 @@ pub const RECORDED: usize = 100;
 /// Most ticks of one schedule that wait for the run before.
 pub const MOST_WAITING: usize = 1000;
 
-/// When to start runs.
+/// The schedule of a trigger.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// The ticks.
+    /// When the ticks come.
     pub timetable: Timetable,
     /// How missed ticks are treated.
     pub missed: Missed,
@@ -30,34 +31,34 @@ pub struct Schedule {
     pub text: String,
 }
 
-/// The ticks.
+/// When the ticks of a schedule come.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Timetable {
     /// By the calendar of a time zone.
     Cron(Box<Cron>, Tz),
-    /// Every so many microseconds since it was made active.
+    /// Every so many microseconds since the automation was made active.
     Every(i64),
 }
 
 /// How missed ticks are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missed {
-    /// The last of them is made up for.
+    /// The last missed tick is made up for.
     Once,
-    /// None.
+    /// No missed tick is made up for.
     Skip,
-    /// The last so many.
+    /// The last so many missed ticks are made up for.
     All(usize),
 }
 
 /// How a tick is treated while the run of an earlier tick is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlap {
-    /// Nothing.
+    /// The tick is skipped.
     Skip,
-    /// Its run starts all the same.
+    /// The run of the tick starts all the same.
     Allow,
-    /// Its run waits.
+    /// The run of the tick waits.
     Queue,
 }
 
@@ -70,11 +71,11 @@ pub struct Due {
     pub made_up: usize,
     /// Ticks to record as missed, oldest first; the latest [`RECORDED`] of them.
     pub missed: Vec<Timestamp>,
-    /// There were more missed ones before those.
+    /// There were more missed ticks before those.
     pub more_missed: bool,
     /// The last tick that is now dealt with, fired or not: store it.
     pub last: Option<Timestamp>,
-    /// When to look again.
+    /// When the next tick comes.
     pub next: Option<Timestamp>,
 }
 
@@ -98,7 +99,7 @@ impl Timetable {
         }
     }
 
-    /// The time zone whose calendar it goes by; none if it goes by no calendar.
+    /// The time zone whose calendar the ticks go by; none for equal distances.
     pub fn zone(&self) -> Option<&'static str> {
         match self {
             Timetable::Cron(_, zone) => Some(zone.name()),
@@ -175,7 +176,7 @@ impl Schedule {
         }
     }
 
-    /// Can it come to a tick that waits for the run before?
+    /// Can a tick have to wait for the run before?
     pub fn may_queue(&self) -> bool {
         match self.overlap {
             Overlap::Allow => false,
@@ -187,8 +188,8 @@ impl Schedule {
     /// Decides on ticks that fire together, oldest first, while so many runs of earlier ticks are under way and so many
     /// earlier ticks wait.
     ///
-    /// More than one tick fires only where missed ones are made up for. Those are all wanted, so where two runs must not
-    /// overlap they go one after the other, also under `skip`.
+    /// More than one tick fires only where missed ones are made up for. Those are all wanted, so where two runs must
+    /// not overlap they go one after the other, also under `skip`.
     pub fn enter(&self, under_way: usize, waiting: usize, ticks: usize) -> Vec<TickEntry> {
         let overlaps = |wanted: String, found: usize, what: &str| {
             let found = format!("{found} {} {what}", if found == 1 { "is" } else { "are" });

@@ -6,11 +6,11 @@ use chrono_tz::Tz;
 /// The instants of a civil time in a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Civil {
-    /// It exists once; microseconds since 1970 in UTC.
+    /// The time exists once; microseconds since 1970 in UTC.
     Once(i64),
-    /// It exists twice, when clocks go back.
+    /// The time exists twice, when clocks go back.
     Twice(i64, i64),
-    /// It does not exist, when clocks go forward; the first instant after the gap.
+    /// The time does not exist, when clocks go forward; the first instant after the gap.
     Skipped(i64),
 }
 

@@ -20,7 +20,7 @@ pub enum ExprErrorKind {
     TooComplex,
     /// Evaluation used up its steps, depth or output.
     BudgetExceeded,
-    /// A value that cannot be.
+    /// A value that is not allowed.
     InvalidValue,
     /// A division by zero.
     DivisionByZero,
@@ -28,7 +28,7 @@ pub enum ExprErrorKind {
     OutOfRange,
     /// A malformed regular expression.
     InvalidPattern,
-    /// Something that is understood and not done.
+    /// Syntax that is understood, but not supported.
     NotSupported,
     /// A field of a structured condition that is unknown or malformed.
     InvalidField,
@@ -51,9 +51,9 @@ pub struct ExprError {
     pub hint: Option<String>,
     /// The text the span points into, if it is only a part of the given text, such as a string in a JSON document.
     pub within: Option<String>,
-    /// Where in a JSON document the mistake is; the span is empty if all that stands there is meant.
+    /// The path of the mistake in a JSON document; the span is empty if the whole value at that path is meant.
     steps: Vec<Step>,
-    /// Whether it is the key that is wrong, not its value.
+    /// Whether the mistake is in the key at the path, not in its value.
     at_key: bool,
 }
 
@@ -127,7 +127,7 @@ impl ExprError {
             Some(within) => Some((within, start)),
             None if self.span != (0..0) => Some((text, start)),
             None if !self.steps.is_empty() => Some((text, locate::locate(text, &self.steps, self.at_key))),
-            // nothing in it is meant more than the rest
+            // the document as a whole is meant: there is no place to point at
             None if is_document(text) => None,
             None => Some((text, start)),
         }

@@ -74,7 +74,7 @@ fn step<'a>(node: &'a Node, scope: &'a dyn Scope, budget: &mut Budget) -> Evalua
     })
 }
 
-/// The nodes that are not on the path of a typical filter, kept out of the hot function.
+/// Evaluates the kinds of nodes that a typical filter does not have, kept out of the hot function.
 fn rarer<'a>(node: &'a Node, scope: &'a dyn Scope, budget: &mut Budget) -> Evaluated<'a> {
     let span = node.span.range();
     Ok(match &node.kind {
@@ -169,7 +169,7 @@ fn rarer<'a>(node: &'a Node, scope: &'a dyn Scope, budget: &mut Budget) -> Evalu
             }
             Cow::Owned(Value::text(out))
         }
-        // the hot ones are handled by the caller
+        // all other kinds of nodes are evaluated by the caller
         _ => Cow::Borrowed(&NULL),
     })
 }
@@ -334,7 +334,7 @@ fn charge_comparison(a: &Value, b: &Value, budget: &mut Budget, node: &Node) -> 
     }
 }
 
-/// Comparing an item with each element of a list.
+/// Charges for comparing an item with each element of a list.
 fn charge_search(items: &[Value], item: &Value, budget: &mut Budget, node: &Node) -> Fallible<()> {
     let work = items.iter().fold(0_usize, |sum, other| sum.saturating_add(ops::work_to_compare(item, other)));
     budget.charge_work(work, &node.span.range())

@@ -23,7 +23,7 @@ impl Fault {
         Fault { kind, message: message.into(), hint: None }
     }
 
-    /// A value that cannot be.
+    /// A value that is not allowed.
     pub fn invalid(message: impl Into<String>) -> Fault {
         Fault::new(ExprErrorKind::InvalidValue, message)
     }

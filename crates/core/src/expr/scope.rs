@@ -8,17 +8,17 @@ use std::sync::OnceLock;
 
 /// The values that an expression can read while it is evaluated.
 pub trait Scope {
-    /// The value of a root: `new`, `old`, `event`, `payload`, `vars`, `steps`, ... An error if it is there and cannot be
-    /// read: an expression must not take that for null.
+    /// The value of a root: `new`, `old`, `event`, `payload`, `vars`, `steps`, ... An error if the root is there and
+    /// cannot be read: an expression must not take that for null.
     fn root(&self, name: &str) -> Result<Option<&Value>, Unreadable>;
 
-    /// One member of a root, where it can be had without the whole; `None` if the root itself must be asked.
+    /// One member of a root, where it can be had without reading the whole; `None` if the root itself must be asked.
     fn member(&self, root: &str, name: &str) -> Result<Option<Cow<'_, Value>>, Unreadable> {
         let _ = (root, name);
         Ok(None)
     }
 
-    /// The current state of an entity, null if there is none. Called once per use; the implementor remembers.
+    /// The current state of an entity, null if there is none. Called once per use; the implementor remembers the state.
     fn state(&self, kind: &str, id: &str) -> Result<Value, ExprError> {
         let _ = (kind, id);
         Ok(Value::Null)
@@ -70,7 +70,7 @@ const STEPS: usize = 100_000;
 /// So many steps pass between two looks at the time.
 const LOOK_EVERY: usize = 1_000;
 
-/// How an evaluation learns that it takes too long, and lets the process attend to other things. The language itself has
+/// How an evaluation learns that it takes too long, and lets the process do its other duties. The language itself has
 /// no clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
@@ -84,7 +84,7 @@ pub struct Watch {
 
 static WATCH: OnceLock<Watch> = OnceLock::new();
 
-/// Has all evaluations of this process watched from now on; said once.
+/// Has all evaluations of this process watched from now on; called once.
 pub fn watch_evaluations(watch: Watch) {
     // A second watch would be the same one again: the library is loaded once.
     let _ = WATCH.set(watch);
@@ -117,8 +117,8 @@ impl Budget {
         Budget { steps, depth, output_bytes, next_look: steps.saturating_sub(LOOK_EVERY), since: None }
     }
 
-    /// How long it has taken, in microseconds: `None` for the many evaluations that are over before the first look at the
-    /// watch. Work is charged before it is done, so the time of all that is dear is in it.
+    /// How long the evaluation has taken, in microseconds: `None` for the many evaluations that are over before the
+    /// first look at the watch. Work is charged before it is done, so the time of all costly work is in it.
     pub fn time_spent(&self) -> Option<u64> {
         let watch = WATCH.get()?;
         self.since.map(|since| (watch.spent)().saturating_sub(since))

@@ -48,7 +48,7 @@ impl<'a> Image<'a> {
         Image { text, asked: Cell::new(0), whole: OnceCell::new() }
     }
 
-    /// All of it.
+    /// The whole image, read as a value.
     pub fn whole(&self) -> Result<&Value, Unreadable> {
         let read = || self.text.map_or(Ok(Value::Null), |text| json::parse(text).map_err(Unreadable));
         self.whole.get_or_init(read).as_ref().map_err(|error| *error)

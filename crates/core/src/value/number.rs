@@ -84,7 +84,7 @@ impl Number {
             let value = small as i64;
             return Some(Number(Form::Small(if negative { -value } else { value }, scale as u32)));
         }
-        // reading digits takes time that grows with their square, so the hopeless are refused first
+        // reading digits takes time that grows with their square, so texts out of range are refused first
         if scale > MAX_SCALE || digits as i64 > MAX_WHOLE_DIGITS + MAX_SCALE {
             return None;
         }

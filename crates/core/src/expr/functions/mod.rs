@@ -163,7 +163,7 @@ fn text_of(value: &Value, context: &mut Context<'_>) -> Result<Option<String>, F
     Ok(value.to_text())
 }
 
-/// The number of an argument; `None` if it is none.
+/// The number of an argument; `None` if it is no number.
 fn number_of(value: &Value, context: &mut Context<'_>) -> Result<Option<Number>, Fault> {
     context.work(super::ops::work_to_number(value))?;
     Ok(value.as_number())

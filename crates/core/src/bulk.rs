@@ -1,6 +1,6 @@
-//! Bulk jobs: how many rows to begin now, when to look again, how fast it goes, and which states follow which.
+//! Bulk jobs: how many rows to begin now, when to look again, how fast a job goes, and which states follow which.
 
-/// Most rows of a job that are begun and neither ended nor waiting. What is queued behind them waits for few.
+/// Most rows of a job that are begun and neither ended nor waiting. A dispatch queued behind them waits only for those.
 pub const WINDOW: i64 = 1000;
 /// A job without a rate gets its next rows when so many are left of those before.
 const REFILL: i64 = WINDOW / 2;
@@ -11,15 +11,15 @@ const MOST_LATE: i64 = 1_000_000;
 /// Over how long, in microseconds, the speed is averaged.
 const MEMORY: f64 = 10_000_000.0;
 
-/// What a rate may be.
+/// The hint for a rate that is no rate.
 pub const RATE_HINT: &str = "It is how many rows to begin in a second, more than 0, for example 50 or 0.5.";
 
-/// Is it a number of rows per second?
+/// Is the number a rate: so many rows per second?
 pub fn is_rate(rate: f64) -> bool {
     rate.is_finite() && rate > 0.0 && rate <= 1e9
 }
 
-/// What a job does. `word` is what the state column holds.
+/// The state of a job. `word` is its text in the state column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobState {
     /// Its query is about to run.
@@ -28,15 +28,15 @@ pub enum JobState {
     Approval,
     /// Its rows are being begun.
     Executing,
-    /// All are begun, some have not ended.
+    /// All rows are begun, some have not ended.
     Monitoring,
-    /// It is to end; what is under way is being cancelled.
+    /// The job is to end; its runs under way are being cancelled.
     Cancelling,
     /// Every row has ended, well or not.
     Finished,
     /// Its query has failed.
     Failed,
-    /// It was cancelled.
+    /// The job was cancelled.
     Cancelled,
 }
 
@@ -45,7 +45,7 @@ pub enum JobState {
 pub enum Refusal {
     /// There is no such job, or the caller may not see it.
     NotFound,
-    /// It has ended, or is about to.
+    /// The job has ended, or is about to.
     AlreadyEnded(JobState),
 }
 
@@ -71,15 +71,15 @@ impl JobState {
         STATES.iter().find(|(_, known)| *known == word).map(|(state, _)| *state)
     }
 
-    /// Does nothing follow?
+    /// Has the job ended, so that no state follows?
     pub fn is_over(self) -> bool {
         matches!(self, JobState::Finished | JobState::Failed | JobState::Cancelled)
     }
 
-    /// A person says to go on. None if that was said before, or need not be said.
+    /// A person approves the job. None if it was approved before, or needs no approval.
     pub fn approve(self) -> Result<Option<JobState>, Refusal> {
         match self {
-            // the query is still to come, and nobody will ask after it
+            // the query is still to come, and no approval will be asked for after it
             JobState::Querying => Ok(Some(JobState::Querying)),
             JobState::Approval => Ok(Some(JobState::Executing)),
             JobState::Executing | JobState::Monitoring | JobState::Finished => Ok(None),
@@ -87,7 +87,7 @@ impl JobState {
         }
     }
 
-    /// A person says to stop. None if that was said before.
+    /// A person cancels the job. None if it was cancelled before.
     pub fn cancel(self) -> Result<Option<JobState>, Refusal> {
         match self {
             JobState::Querying | JobState::Approval | JobState::Executing | JobState::Monitoring => {
@@ -118,34 +118,34 @@ impl Refusal {
     }
 }
 
-/// How far a job is.
+/// The rows of a job, counted by how far they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Its rows.
+    /// All rows of the job.
     pub total: i64,
-    /// How many of them were begun, in order.
+    /// How many rows were begun, in order.
     pub issued: i64,
-    /// How many were begun and came back, because the automation was paused: they are to be begun again.
+    /// How many rows were begun and came back, because the automation was paused: they are to be begun again.
     pub returned: i64,
-    /// How many ended well.
+    /// How many rows ended well.
     pub completed: i64,
-    /// How many failed.
+    /// How many rows failed.
     pub failed: i64,
-    /// How many were not for the automation.
+    /// How many rows a gate refused.
     pub skipped: i64,
-    /// How many were cancelled.
+    /// How many rows were cancelled.
     pub cancelled: i64,
-    /// How many have runs that wait.
+    /// How many rows have runs that wait.
     pub waiting: i64,
 }
 
 impl Counts {
-    /// How many have ended.
+    /// How many rows have ended.
     pub fn ended(&self) -> i64 {
         self.completed + self.failed + self.skipped + self.cancelled
     }
 
-    /// How many are under way.
+    /// How many rows are under way.
     pub fn open(&self) -> i64 {
         self.issued - self.ended() - self.returned
     }
@@ -155,14 +155,14 @@ impl Counts {
         self.cancelled = self.total - self.completed - self.failed - self.skipped;
     }
 
-    /// How many are still to be begun.
+    /// How many rows are still to be begun.
     pub fn left(&self) -> i64 {
         self.total - self.issued + self.returned
     }
 }
 
-/// How many rows may begin now. `next_at` is when the next one may, in microseconds; a job that is late makes up for a
-/// second at most, so that it neither falls behind its rate nor bursts after a pause.
+/// How many rows may begin now. `next_at` is when the next row may begin, in microseconds; a job that is late makes up
+/// for a second at most, so that it neither falls behind its rate nor bursts after a pause.
 pub fn quota(counts: &Counts, rate: Option<f64>, next_at: i64, now: i64) -> i64 {
     let queued = counts.open() - counts.waiting;
     let room = (WINDOW - queued).max(0);
@@ -177,8 +177,8 @@ pub fn quota(counts: &Counts, rate: Option<f64>, next_at: i64, now: i64) -> i64 
     due.min(room).min(counts.left())
 }
 
-/// When the next row may begin after so many have begun now, and when to look again: None if there is nothing to look for
-/// before a row ends.
+/// When the next row may begin after so many have begun now, and when to look again: None if there is nothing to look
+/// for before a row ends.
 pub fn pace(counts: &Counts, rate: Option<f64>, next_at: i64, begun: i64, now: i64) -> (i64, Option<i64>) {
     let Some(rate) = rate else { return (now, None) };
     let next_at = next_at.max(now - MOST_LATE).saturating_add((begun as f64 * 1_000_000.0 / rate) as i64);
@@ -287,7 +287,7 @@ mod tests {
                 now = wake + late;
             }
             let (wanted, got) = (rate * (now - begun) as f64 / 1e6, state.issued as f64);
-            // what a first look makes up for, and what the last one has not come to
+            // above: the rows that a first look makes up for; below: those that the last look has not begun yet
             assert!(got <= wanted + rate + 1.0 && got >= wanted - rate * 0.3 - 1.0, "{rate}: {got} of {wanted}");
         }
     }

@@ -9,7 +9,7 @@ pub enum Asker<'a> {
     Run(Option<&'a str>),
 }
 
-/// What a name means.
+/// The automation that a name means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meant {
     /// The automation at this place of the candidates.
@@ -20,9 +20,9 @@ pub enum Meant {
     Several,
 }
 
-/// Which of the automations of one name is meant: `candidates` are their tenants. `tenant` is the tenant that the call names
-/// besides; the empty text stands for the automation without a tenant. A call in a run that names no tenant means the automation
-/// of the run's tenant, else the automation without a tenant.
+/// Which of the automations of one name is meant: `candidates` are their tenants. `tenant` is the tenant that the call
+/// names besides; the empty text stands for the automation without a tenant. A call in a run that names no tenant means
+/// the automation of the run's tenant, else the automation without a tenant.
 pub fn meant(candidates: &[Option<&str>], tenant: Option<&str>, asker: Asker<'_>) -> Meant {
     let of = |wanted: Option<&str>| candidates.iter().position(|candidate| *candidate == wanted);
     if let Some(tenant) = tenant {

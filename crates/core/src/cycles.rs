@@ -1,4 +1,4 @@
-//! A warning when automations are defined: does what one writes start another, and so on back to the first?
+//! A warning when automations are defined: do the writes of one start another, and so on back to the first?
 //!
 //! Filters may well end such a loop, so it is only a warning. At run time the depth of a chain is limited.
 
@@ -13,14 +13,14 @@ use std::collections::VecDeque;
 /// How many pairs are looked at before the search is given up: it is a courtesy, and must not hold up a definition.
 const MOST_PAIRS: usize = 1_000_000;
 
-/// An automation as others see it.
+/// An automation with the events that start it and those that it makes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     /// Its name.
     pub name: String,
-    /// What starts it.
+    /// The events that start it.
     pub starts_on: Vec<Start>,
-    /// What its steps can make: `orders.updated` for an UPDATE of the table, the topics it publishes.
+    /// The events that its steps can make: `orders.updated` for an UPDATE of the table, the topics it publishes.
     pub makes: Vec<Made>,
 }
 
@@ -50,12 +50,12 @@ impl Made {
         Made { topic: topic.into(), fields: None }
     }
 
-    /// Can a change like this be one in which all of these fields change?
+    /// Can these events change all of these fields at once?
     fn can_change(&self, fields: &[String]) -> bool {
         self.fields.as_ref().is_none_or(|changing| fields.iter().all(|field| changing.contains(field)))
     }
 
-    /// The events that rules derive from these.
+    /// The events that rules derive from these events.
     pub fn derived(&self, rules: &[Deriver]) -> Vec<Made> {
         let possible = rules.iter().filter(|rule| self.can_change(&rule.condition.must_change()));
         possible.map(|rule| Made { topic: rule.topic.clone(), fields: self.fields.clone() }).collect()
@@ -72,7 +72,7 @@ impl Start {
 }
 
 impl Node {
-    /// What can be told from the program alone. The tables that its SQL writes are for the caller to add.
+    /// The events that can be told from the program alone. The tables that its SQL writes are for the caller to add.
     pub fn of(name: &str, program: &Program) -> Node {
         let mut starts_on = vec![Start { pattern: invocation(name), ..Start::default() }];
         for trigger in &program.triggers {
@@ -94,13 +94,13 @@ impl Node {
         Node { name: name.to_owned(), starts_on, makes }
     }
 
-    /// Can it start the other?
+    /// Can the automation start the other one?
     fn starts(&self, other: &Node) -> bool {
         self.makes.iter().any(|made| other.starts_on.iter().any(|start| start.by(made)))
     }
 }
 
-/// The events that come of what a step uses, as far as the program alone says which.
+/// The events made by the use of an object of the database, as far as the program alone says which.
 fn made_by(touch: Touch<'_>) -> Option<Made> {
     match touch {
         Touch::Topic(_, topic) => topic.is_constant().then(|| Made::on(topic.text())),
@@ -157,7 +157,7 @@ fn way_back<'a>(start: usize, came_from: &[Option<usize>], nodes: &'a [Node]) ->
     way
 }
 
-/// The warning.
+/// The warning about a loop.
 pub fn warning(way: &[&str]) -> String {
     match way {
         [name, _] => format!("automation \"{name}\" can start itself"),

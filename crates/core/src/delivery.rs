@@ -1,4 +1,4 @@
-//! What becomes of a message after it was sent, or could not be: the whole of the courier's policy.
+//! The courier's policy: whether and when a message is sent again after an attempt.
 //!
 //! Attempts are counted from 1. A message that is to arrive at most once is not sent again when it may have had its
 //! effect; everything else that went wrong is tried again until the attempts are used up.
@@ -25,26 +25,26 @@ pub enum Outcome {
         /// For how many microseconds it asks us to wait.
         retry_after: Option<i64>,
     },
-    /// No rule allows to send it there.
+    /// No rule allows to send the message there.
     Blocked,
-    /// Nothing of it has left the server.
+    /// Nothing of the message has left the server.
     NotSent,
-    /// It was sent, in part at least, and no answer came.
+    /// The message was sent, in part at least, and no answer came.
     Unknown,
-    /// The server went down while it was being sent.
+    /// The server went down while the message was being sent.
     Interrupted,
-    /// It must not be sent unsigned, and nothing is there to sign it with.
+    /// The message must not be sent unsigned, and there is no secret to sign it with.
     Unsigned,
 }
 
-/// What is known of a message when an attempt is over.
+/// The facts about a message when an attempt is over.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt<'a> {
-    /// Its number, from 1.
+    /// The attempt's number, from 1.
     pub number: u32,
-    /// How many there may be.
+    /// How many attempts there may be.
     pub max: u32,
-    /// Whether it must not arrive twice.
+    /// Whether the message must not arrive twice.
     pub at_most_once: bool,
     /// How long to wait between attempts; None for two, four, eight ... minutes.
     pub backoff: Option<&'a Backoff>,
@@ -52,37 +52,37 @@ pub struct Attempt<'a> {
     pub seed: u64,
 }
 
-/// What is to be done.
+/// The next thing to do with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It has arrived.
+    /// The message has arrived.
     Delivered,
-    /// It is sent again after so many microseconds.
+    /// The message is sent again after so many microseconds.
     Again {
         /// From now on.
         after: i64,
     },
-    /// It waits for so many microseconds, and this attempt does not count.
+    /// The message waits for so many microseconds, and this attempt does not count.
     Defer {
         /// From now on.
         after: i64,
     },
-    /// It is given up.
+    /// The message is given up.
     Dead {
         /// The receiver is gone for good: its endpoint is disabled.
         disable_endpoint: bool,
     },
-    /// It may have arrived, and must not be sent again.
+    /// The message may have arrived, and must not be sent again.
     Ambiguous,
 }
 
 impl Attempt<'_> {
-    /// What comes after an attempt that went so.
+    /// The next thing to do after an attempt with this outcome.
     pub fn then(&self, outcome: Outcome) -> Next {
         match outcome {
             Outcome::Answer { status: 200..=299, .. } => Next::Delivered,
             Outcome::Answer { status: 410, .. } => Next::Dead { disable_endpoint: true },
-            // Whether it was done before the receiver, or the one behind it, failed is not known.
+            // It is not known whether the request had its effect before the receiver, or a server behind it, failed.
             Outcome::Answer { status: 500 | 502 | 504..=599, .. } | Outcome::Unknown | Outcome::Interrupted
                 if self.at_most_once =>
             {
@@ -90,7 +90,7 @@ impl Attempt<'_> {
             }
             Outcome::Unsigned => Next::Defer { after: DEFERRED_FOR },
             // Neither the message nor its receiver did anything wrong, so that alone is no reason to give up; unless it
-            // happens again and again, when the message may be what brings the server down.
+            // happens again and again, when the message itself may be the cause of the server's crashes.
             Outcome::Interrupted if self.number < self.max.saturating_add(MAX_INTERRUPTIONS) => {
                 Next::Again { after: 0 }
             }
@@ -133,7 +133,7 @@ pub fn backoff_to_json(backoff: &Backoff) -> Json {
     }
 }
 
-/// The backoff that the outbox keeps; None if it is none.
+/// The backoff that the outbox keeps; None if the JSON is no backoff.
 pub fn backoff_from_json(json: &Json) -> Option<Backoff> {
     if let Some(delays) = json.get("delays") {
         return delays.as_array()?.iter().map(Json::as_i64).collect::<Option<_>>().map(Backoff::Fixed);

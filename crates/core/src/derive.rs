@@ -1,4 +1,4 @@
-//! Domain events from changes: `battle.finalized` when a battle's status becomes `closed`.
+//! Derived events: `battle.finalized` when a battle's status becomes `closed`.
 
 use crate::condition::Condition;
 use crate::definition::Problem;
@@ -12,14 +12,15 @@ pub struct Deriver {
     pub name: String,
     /// The topic of the event.
     pub topic: String,
-    /// For which changes.
+    /// The changes that get the topic: those for which this holds.
     pub condition: Condition,
 }
 
-/// What the rules of a kind make of one change.
+/// The result of applying the rules of a kind to one change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Derived<'a> {
-    /// The topics, each once, in the order in which the rules were registered, with the places of the rules that make them.
+    /// The topics, each once, in the order in which the rules were registered, with the places of the rules that make
+    /// them.
     pub topics: Vec<(&'a str, Vec<usize>)>,
     /// The rules that could not be worked out: they are passed over.
     pub failed: Vec<(&'a str, ExprError)>,
@@ -28,7 +29,7 @@ pub struct Derived<'a> {
 }
 
 impl Deriver {
-    /// Reads a rule. It is looked at while events are routed, so it may ask for nothing but the change.
+    /// Reads a rule. Its condition is evaluated while events are routed, so it may read nothing but the change.
     pub fn parse(name: &str, topic: &str, condition: &serde_json::Value) -> Result<Deriver, Vec<Problem>> {
         let place = format!("derived event \"{name}\"");
         let mut problems = Vec::new();
@@ -65,20 +66,20 @@ impl Deriver {
     }
 }
 
-/// There is no trigger yet.
+/// Does the condition ask which trigger fired? A rule must not: it is evaluated before any trigger.
 fn asks_for_trigger(condition: &Condition) -> bool {
     let mut asks = false;
     condition.each(&mut |part| asks |= matches!(part, Condition::Trigger(_)));
     asks
 }
 
-/// The topics that a change has beside its own. Every rule has a budget of its own, so that a dear one does not starve
-/// the next.
+/// The topics that a change has beside its own. Every rule has a budget of its own, so that a costly rule does not
+/// starve the next.
 pub fn derive<'a>(rules: &'a [Deriver], scope: &dyn Scope) -> Derived<'a> {
     derive_with(rules, scope, |_| true)
 }
 
-/// The same with some of the rules only.
+/// As `derive`, with only the rules for which `works` is true.
 pub fn derive_with<'a>(rules: &'a [Deriver], scope: &dyn Scope, works: impl Fn(&Deriver) -> bool) -> Derived<'a> {
     let mut derived = Derived::default();
     for (place, rule) in rules.iter().enumerate().filter(|(_, rule)| works(rule)) {

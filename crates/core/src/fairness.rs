@@ -1,19 +1,20 @@
-//! Places in a queue. Whoever has work queued gets every so-manieth place, however many he has queued already: a newcomer
-//! is put next to what is being served now, not behind everything.
+//! Fair order of an owner's queue. Each lane with queued dispatches gets every n-th place, however many it has queued
+//! already: the first dispatch of another lane is put next to the one being served now, not behind everything.
 //!
-//! Each lane (a tenant of an owner) counts its own turns. A place is made of its priority, its turn and its lane, in this
-//! order, so the queue is served in the order of the places, and no two are the same.
+//! Each lane (a tenant of an owner) counts its own turns. A place is made of its priority, its turn and its lane, in
+//! this order, so the queue is served in the order of the places, and no two are the same.
 
 use std::collections::BTreeMap;
 
-/// How many lanes there are; tenants that do not fit share lanes. The last one is for what goes behind everything.
+/// How many lanes there are; tenants that do not fit share lanes. The last lane is for dispatches that go behind
+/// everything.
 pub const LANES: u16 = 1 << 14;
 const LANE_BITS: u32 = 14;
 const TURN_BITS: u32 = 41;
 /// The highest priority, and the lowest below zero.
 pub const PRIORITY: i32 = 100;
 
-/// The lane of a tenant; the first is for what belongs to none.
+/// The lane of a tenant; the first is for dispatches that belong to no tenant.
 pub fn lane(tenant: Option<&str>) -> u16 {
     let Some(tenant) = tenant else { return 0 };
     let hash = tenant.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
@@ -35,27 +36,29 @@ pub fn turn(place: i64) -> i64 {
 #[derive(Clone, Debug, Default)]
 pub struct Lanes {
     first: i64,
-    /// Turns up to this one may be taken, by whichever lane.
+    /// Turns up to this one may be taken, by any lane.
     base: i64,
     /// The last turn of each lane.
     last: BTreeMap<u16, i64>,
-    /// What is being served now.
+    /// The turn that is being served now.
     serving: i64,
 }
 
 impl Lanes {
-    /// Where the highest place that is taken is known, but not whose it is, and the highest turn that was ever given.
+    /// The lanes of a queue of which the highest taken place is known, but not its lane, and the highest turn ever
+    /// given.
     pub fn new(priority: i32, highest: Option<i64>, given: i64) -> Lanes {
         let base = highest.map_or(0, turn).max(given);
         Lanes { first: class(priority).0, base, last: BTreeMap::new(), serving: 0 }
     }
 
-    /// Does it matter what is being served? Not to a single lane.
+    /// Does a new place of this lane depend on the turn being served? Not if no other lane is in the queue.
     pub fn is_shared(&self, lane: u16) -> bool {
         self.last.len() > 1 || self.last.keys().any(|known| *known != lane)
     }
 
-    /// The lowest place that is taken; None if the queue is empty, and then all begin anew side by side.
+    /// Sets the turn being served to that of the lowest place that is taken; None if the queue is empty, and then all
+    /// lanes begin anew side by side.
     pub fn serve(&mut self, lowest: Option<i64>) {
         self.serving = match lowest {
             Some(place) => turn(place),
@@ -63,12 +66,13 @@ impl Lanes {
         };
     }
 
-    /// A place behind everything that is queued now, which moves nobody else's next one.
+    /// A place behind everything that is queued now. It does not move the next place of any other lane.
     pub fn place_last(&mut self) -> i64 {
         self.place(LANES - 1, true)
     }
 
-    /// The next place of a lane. One that has to keep its order to what other lanes have queued goes `behind` everything.
+    /// The next place of a lane. A dispatch that has to keep its order to those of other lanes goes `behind` everything
+    /// queued.
     pub fn place(&mut self, lane: u16, behind: bool) -> i64 {
         let own = self.last.get(&lane).copied().unwrap_or(self.base);
         let before = match behind {

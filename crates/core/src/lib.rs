@@ -1,7 +1,7 @@
 //! The decisions of automation_engine, with no Postgres in sight.
 //!
-//! Everything here is a pure function of its arguments: no pgrx, no I/O, no clock, no unsafe code. The extension
-//! reads rows and the time, asks this crate what to do, and performs the answer.
+//! Everything here is a pure function of its arguments: no pgrx, no I/O, no clock, no unsafe code. The extension reads
+//! rows and the time, asks this crate for a decision, and performs it.
 #![forbid(unsafe_code)]
 
 pub mod bulk;

@@ -1,6 +1,6 @@
 //! The life of an automation: draft, active, paused, and the four ways between them.
 
-/// What an automation is doing.
+/// The status of an automation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Being written; starts nothing.
@@ -16,7 +16,7 @@ pub enum Status {
 pub enum Refusal {
     /// There is no such automation, or the caller may not see it.
     NotFound,
-    /// There is no such edge.
+    /// There is no legal change between the two statuses.
     IllegalEdge,
     /// An automation without steps cannot be active.
     NoSteps,
@@ -47,7 +47,8 @@ impl Status {
         [Status::Draft, Status::Active, Status::Paused].into_iter().find(|status| status.word() == word)
     }
 
-    /// May an automation go from here to `to`? Some(action) for a real change, None if it is there already.
+    /// May an automation go from this status to `to`? Some(action) for a real change, None if it has that status
+    /// already.
     pub fn transition(self, to: Status, steps: usize, triggers: usize) -> Result<Option<&'static str>, Refusal> {
         if self == to {
             return Ok(None);

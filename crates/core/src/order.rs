@@ -1,5 +1,6 @@
-//! Orders that the engine gives to itself through the event log: written in the transaction that wants something done, carried out by
-//! the router after its commit. One encoder and one decoder; every verb and every field that can be in an order stands here.
+//! Orders that the engine gives to itself through the event log: written in the transaction that wants something done,
+//! carried out by the router after its commit. One encoder and one decoder; every verb and every field that can be in
+//! an order stands here.
 use serde::{Deserialize, Serialize};
 
 use crate::machine::JobItem;
@@ -10,7 +11,7 @@ use crate::machine::JobItem;
 pub enum Order {
     /// Start a run whose number is reserved: start_run(), retry_run(), a step `run`, a row of a bulk job.
     Start(Box<Start>),
-    /// A schedule is due. The run is queued in the transaction that writes the order, so that the order names none.
+    /// A schedule is due. The run is queued in the transaction that writes the order, so the order names no run.
     Tick {
         automation_id: i32,
         schedule_id: i64,
@@ -27,7 +28,7 @@ pub enum Order {
         owner: u32,
         automation_id: i32,
         version_id: i32,
-        /// Tending it may take long, so it gets a transaction of its own.
+        /// Tending the job may take long, so it gets a transaction of its own.
         alone: bool,
     },
     /// The first run of a queue has ended: the next one begins.
@@ -139,7 +140,7 @@ impl Start {
         self.row.as_ref()?.of_step.as_ref()
     }
 
-    /// Does the run keep the version and the trigger that the order names, whatever the automation's newest version is?
+    /// Does the run keep the version and the trigger that the order names, also if the automation has a newer version?
     pub fn keeps_version(&self) -> bool {
         self.retry.is_some() || self.row.is_some()
     }

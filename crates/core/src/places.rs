@@ -6,9 +6,9 @@
 //! leaves when its batch ends. An owner with a written-off executor gets no further one, so it never has more processes
 //! than the limit, and all owners together at most the limit plus one limit per owner that does not come back.
 //!
-//! The worker processes of the server are fewer than all databases together may want. Where none is left, the same rules
-//! choose among the executors of all databases the one that makes room, and the process that becomes free is kept for the
-//! asker that it was freed for: the owner that has just lost an executor would be the first to take it back.
+//! The worker processes of the server are fewer than all databases together may want. Where none is left, the same
+//! rules choose among the executors of all databases the one that makes room, and the process that becomes free is kept
+//! for the asker that it was freed for: the owner that has just lost an executor would be the first to take it back.
 
 /// How long, in microseconds, an executor may take to leave after it was asked before it is written off.
 pub const LATE: i64 = 1_000_000;
@@ -18,7 +18,8 @@ pub fn asker(database: u32, role: u32) -> u64 {
     u64::from(database) << 32 | u64::from(role)
 }
 
-/// These stand in place of the owner if the asker is the conductor or the courier of a database: no role has these oids.
+/// These stand in place of the owner if the asker is the conductor or the courier of a database: no role has these
+/// oids.
 pub const CONDUCTOR: u32 = 0;
 pub const COURIER: u32 = u32::MAX;
 
@@ -47,7 +48,7 @@ pub struct Place {
     pub started_at: i64,
     /// It was started and has not begun a batch yet.
     pub is_new: bool,
-    /// When it began the batch that it is in; `None` while it has none.
+    /// When it began the batch that it is in; `None` while it is in no batch.
     pub busy_since: Option<i64>,
     /// When it was asked to leave.
     pub asked_at: Option<i64>,
@@ -90,9 +91,9 @@ pub fn ask(places: &[Place], owner: u64, limit: usize, others_lack: bool, now: i
 }
 
 /// The executor of another owner that has to leave after its batch: an idle one, else one of the owner that has most,
-/// there the one whose batch began last, else the one that is there longest. Not a new one: two owners without an
-/// executor would send each other's home before it has done anything, for ever. None while one that was asked may yet
-/// leave.
+/// among those the one whose batch began last, else the one that is there longest. Not a new one: two owners without an
+/// executor would ask each other's new executors to leave before these have done anything, for ever. None while an
+/// executor that was asked may yet leave.
 pub fn make_room(places: &[Place], owner: u64, now: i64) -> Option<usize> {
     let asked = |place: &Place| place.asked_at.is_some();
     if places.iter().any(|place| asked(place) && !place.is_written_off(now)) {
@@ -110,7 +111,8 @@ pub fn make_room(places: &[Place], owner: u64, now: i64) -> Option<usize> {
 }
 
 /// With no process to be had for `owner`, which has none: the written-off executor that is ended in the middle of its
-/// batch. Its owner has another one, so what it gives back is not lost to it; the one that began last loses least.
+/// batch. Its owner has another executor, so the dispatches that it gives back are not lost to that owner; the executor
+/// whose batch began last loses least.
 pub fn take_back(places: &[Place], owner: u64, now: i64) -> Option<usize> {
     let has_another = |place: &Place| places.iter().filter(|other| other.owner == place.owner).count() > 1;
     places

@@ -1,5 +1,6 @@
-//! The states of a run, the words that tables and views have for them, and the steps from one to the next. docs/architecture.md has
-//! the drawing; pgrx-tests/state_parity.rs compares the words with the CHECK constraints and with the view automation.runs.
+//! The states of a run, the words that tables and views have for them, and the steps from one to the next.
+//! docs/architecture.md has the drawing; pgrx-tests/state_parity.rs compares the words with the CHECK constraints and
+//! with the view automation.runs.
 
 /// How a run has ended. A run that has ended never moves again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,8 +42,8 @@ pub enum RunState {
 /// Something that moves a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Move {
-    /// An executor takes the run up: from the queue, or because its wait may be over, its automation is active again, or its turn
-    /// has come.
+    /// An executor takes the run up: from the queue, or because its wait may be over, its automation is active again,
+    /// or its turn has come.
     TakeUp,
     /// The executor puts it down again before its end.
     PutDown(Pause),

@@ -1,8 +1,9 @@
-//! When the clock starts a run: ticks, missed ticks, and ticks that come while the run before is under way.
+//! Schedules: the ticks at which the clock starts runs, missed ticks, and ticks that come while the run before is under
+//! way.
 //!
 //! Ticks are a property of the schedule alone, each is worked out from the one before and never from the present, so
-//! (schedule, tick) names a firing for good and none can come twice. A clock set back repeats nothing; one set forward is
-//! the same as having been down. What daylight saving does is said in [`crate::cron`].
+//! (schedule, tick) names a firing for good and none can come twice. A clock set back repeats nothing; one set forward
+//! is the same as having been down. [`crate::cron`] has the rules for daylight saving.
 
 use crate::cron::Cron;
 use crate::gate::{Code, Reason};
@@ -17,51 +18,51 @@ pub const RECORDED: usize = 100;
 /// Most ticks of one schedule that wait for the run before.
 pub const MOST_WAITING: usize = 1000;
 
-/// When to start runs.
+/// The schedule of a trigger.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// The ticks.
+    /// When the ticks come.
     pub timetable: Timetable,
-    /// What becomes of the missed ones.
+    /// How missed ticks are treated.
     pub missed: Missed,
-    /// What a tick does while the run of one before is under way.
+    /// How a tick is treated while the run of an earlier tick is under way.
     pub overlap: Overlap,
     /// The timetable as it is kept. A schedule whose text is the same goes on where it was after a new definition.
     pub text: String,
 }
 
-/// The ticks.
+/// When the ticks of a schedule come.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Timetable {
     /// By the calendar of a time zone.
     Cron(Box<Cron>, Tz),
-    /// Every so many microseconds since it was made active.
+    /// Every so many microseconds since the automation was made active.
     Every(i64),
 }
 
-/// What becomes of missed ticks.
+/// How missed ticks are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missed {
-    /// The last of them is made up for.
+    /// The last missed tick is made up for.
     Once,
-    /// None.
+    /// No missed tick is made up for.
     Skip,
-    /// The last so many.
+    /// The last so many missed ticks are made up for.
     All(usize),
 }
 
-/// What a tick does while the run of one before is under way.
+/// How a tick is treated while the run of an earlier tick is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlap {
-    /// Nothing.
+    /// The tick is skipped.
     Skip,
-    /// Its run starts all the same.
+    /// The run of the tick starts all the same.
     Allow,
-    /// Its run waits.
+    /// The run of the tick waits.
     Queue,
 }
 
-/// What is due.
+/// The ticks of a schedule that are due.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Due {
     /// Ticks to fire, oldest first.
@@ -70,15 +71,15 @@ pub struct Due {
     pub made_up: usize,
     /// Ticks to record as missed, oldest first; the latest [`RECORDED`] of them.
     pub missed: Vec<Timestamp>,
-    /// There were more missed ones before those.
+    /// There were more missed ticks before those.
     pub more_missed: bool,
-    /// The last tick that is now dealt with: store it, whatever became of it.
+    /// The last tick that is now dealt with, fired or not: store it.
     pub last: Option<Timestamp>,
-    /// When to look again.
+    /// When the next tick comes.
     pub next: Option<Timestamp>,
 }
 
-/// What a tick comes to while others of its schedule are under way.
+/// The decision on a tick while other ticks of its schedule wait or have runs under way.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TickEntry {
     /// Start at once.
@@ -98,7 +99,7 @@ impl Timetable {
         }
     }
 
-    /// The time zone whose calendar it goes by; none if it goes by no calendar.
+    /// The time zone whose calendar the ticks go by; none for equal distances.
     pub fn zone(&self) -> Option<&'static str> {
         match self {
             Timetable::Cron(_, zone) => Some(zone.name()),
@@ -148,7 +149,7 @@ impl Timetable {
 }
 
 impl Schedule {
-    /// What is due now, given the last tick that was dealt with (or when the automation was made active).
+    /// The ticks that are due now, given the last tick that was dealt with (or when the automation was made active).
     pub fn due(&self, last: Timestamp, now: Timestamp) -> Due {
         let wanted = match self.missed {
             Missed::All(most) => most.max(1),
@@ -175,7 +176,7 @@ impl Schedule {
         }
     }
 
-    /// Can it come to a tick that waits for the run before?
+    /// Can a tick have to wait for the run before?
     pub fn may_queue(&self) -> bool {
         match self.overlap {
             Overlap::Allow => false,
@@ -184,11 +185,11 @@ impl Schedule {
         }
     }
 
-    /// What becomes of ticks that fire together, oldest first, while so many runs of earlier ticks are under way and so
-    /// many earlier ticks wait.
+    /// Decides on ticks that fire together, oldest first, while so many runs of earlier ticks are under way and so many
+    /// earlier ticks wait.
     ///
-    /// More than one tick fires only where missed ones are made up for. Those are all wanted, so where two runs must not
-    /// overlap they go one after the other, also under `skip`.
+    /// More than one tick fires only where missed ones are made up for. Those are all wanted, so where two runs must
+    /// not overlap they go one after the other, also under `skip`.
     pub fn enter(&self, under_way: usize, waiting: usize, ticks: usize) -> Vec<TickEntry> {
         let overlaps = |wanted: String, found: usize, what: &str| {
             let found = format!("{found} {} {what}", if found == 1 { "is" } else { "are" });
@@ -235,7 +236,7 @@ mod tests {
         }
         assert_eq!(entry(Overlap::Allow, 2, 0), Start);
         assert_eq!(entry(Overlap::Queue, 1, 0), Queue);
-        // the first that waits has not been started yet, so nobody may go past it
+        // the first tick that waits has not been started yet, and later ticks must not overtake it
         assert_eq!(entry(Overlap::Queue, 0, 1), Queue);
         let TickEntry::Skip(reason) = entry(Overlap::Skip, 2, 0) else { panic!("it is skipped") };
         assert_eq!(reason.to_string(), "overlap: the runs of earlier ticks have ended; 2 are under way");

@@ -5,12 +5,12 @@
 //! again once its quick runs have cost about as much as a step that is cut short.
 use std::collections::HashMap;
 
-/// A run alone in its transaction that takes less than so many microseconds could have shared it. Half of what a step may
-/// take in a shared transaction: a run near that limit would be cut short again and again.
+/// A run alone in its transaction that takes less than so many microseconds could have shared it. Half of the time that
+/// a step may take in a shared transaction: a run near that limit would be cut short again and again.
 const QUICK: i64 = 50_000;
-/// After so many quick runs in a row an automation shares transactions again. A run alone costs about a millisecond more
-/// than in a batch, a step that is cut short a tenth of a second: an automation with a slow run now and then costs at
-/// most about twice as much as with the better of the two ways.
+/// After so many quick runs in a row an automation shares transactions again. A run alone costs about a millisecond
+/// more than in a batch, a step that is cut short a tenth of a second: an automation with a slow run now and then costs
+/// at most about twice as much as with the better of the two ways.
 const QUICK_RUNS: u32 = 64;
 
 /// The automations that get a transaction for each run.

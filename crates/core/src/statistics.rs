@@ -1,13 +1,14 @@
 //! Statistics of the partitioned tables, which autovacuum never gathers: when are they to be gathered anew?
 //!
-//! The planner knows the rows of a partitioned table, which are those of its partitions, but nothing of its columns: it takes
-//! each value to occur in one row of 200, and expects thousands of rows where there is one.
+//! The planner knows the rows of a partitioned table, which are those of its partitions, but nothing of its columns: it
+//! takes each value to occur in one row of 200, and expects thousands of rows where there is one.
 
-/// A table with fewer rows is read as quickly whatever the planner expects.
+/// A table with fewer rows is read as quickly with any estimate of the planner.
 const FEW: i64 = 1_000;
 
-/// Are statistics of a partitioned table to be gathered? `known`: how many rows the table had when statistics were last gathered,
-/// None if they never were; `rows`: how many its partitions have now. Twice or half as many rows are reason enough.
+/// Are statistics of a partitioned table to be gathered? `known`: how many rows the table had when statistics were last
+/// gathered, None if they never were; `rows`: how many its partitions have now. Twice or half as many rows are reason
+/// enough.
 pub fn are_due(known: Option<i64>, rows: i64) -> bool {
     let enough = rows.max(known.unwrap_or(0)) >= FEW;
     enough && known.is_none_or(|known| rows / 2 > known || rows < known / 2)

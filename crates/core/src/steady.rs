@@ -1,5 +1,6 @@
 //! Does the clock on the wall run as time passes? It is compared with a clock that only runs forward: the two drift
-//! apart when the clock on the wall is set, by a person, by NTP after a long outage, or by a virtual machine that was asleep.
+//! apart when the clock on the wall is set, by a person, by NTP after a long outage, or by a virtual machine that was
+//! asleep.
 
 /// Microseconds.
 type Micros = i64;
@@ -20,7 +21,7 @@ pub enum Change {
     SetBack,
 }
 
-/// What one process knows of the clock.
+/// One process's knowledge of the clock.
 #[derive(Clone, Debug, Default)]
 pub struct Steady {
     /// The difference of the two clocks at the last look.

@@ -3,21 +3,21 @@
 /// How the process that made the last attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It was killed without a word, as a process is that crashes.
+    /// The process was killed without a word, as a process is that crashes.
     Silent,
-    /// The postmaster told it to quit: another process crashed, or the server was stopped at once.
+    /// The postmaster told the process to quit: another process crashed, or the server was stopped at once.
     Quit,
-    /// It left in an orderly way in the middle of the work: it was terminated, or the server was shut down.
+    /// The process left in an orderly way in the middle of the work: it was terminated, or the server was shut down.
     Left,
 }
 
-/// What is known of the last attempt.
+/// The facts about the last attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastAttempt {
     pub end: End,
     /// The postmaster of that time is still the postmaster.
     pub same_server: bool,
-    /// Ends so far that may have been the dispatch's doing, and more likely were not.
+    /// How many ends so far may have been caused by the dispatch, and more likely were not.
     pub doubtful: u32,
 }
 

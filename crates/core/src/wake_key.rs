@@ -1,12 +1,13 @@
 //! The name under which an entity stands in the wake-index.
 //!
-//! Equal keys may be spelled in several ways by the events of their rows: `1.5` and `1.50` of a numeric key, `ab` and `ab   ` of a
-//! char(5). Waits and events both go through [`wake_key`], so spellings of equal keys meet. Different keys may meet as well (the
-//! texts `1.5` and `1.50`): such a wake looks at the wait's condition once in vain, and is harmless.
+//! Equal keys may be spelled in several ways by the events of their rows: `1.5` and `1.50` of a numeric key, `ab` and
+//! `ab   ` of a char(5). Waits and events both go through [`wake_key`], so spellings of equal keys meet. Different keys
+//! may meet as well (the texts `1.5` and `1.50`): such a wake looks at the wait's condition once in vain, and is
+//! harmless.
 use std::borrow::Cow;
 
-/// The name of an entity in the wake-index: its id without trailing blanks and without the zeros that end a fraction; of a
-/// composite key each part of its JSON list.
+/// The name of an entity in the wake-index: its id without trailing blanks and without the zeros that end a fraction;
+/// of a composite key each part of its JSON list.
 pub fn wake_key(id: &str) -> Cow<'_, str> {
     // Most ids are integers, uuids and short texts, which have neither a point nor a blank, and are not minus zero.
     if !id.contains(['.', ' ']) && !id.contains("-0") {

@@ -1,16 +1,16 @@
-//! Civil time to instants in a time zone, and what daylight saving does to it.
+//! Civil time to instants in a time zone, with its gaps and repetitions under daylight saving.
 
 use chrono::{Duration, NaiveDateTime, Offset, TimeZone};
 use chrono_tz::Tz;
 
-/// What a civil time is in a zone.
+/// The instants of a civil time in a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Civil {
-    /// It exists once; microseconds since 1970 in UTC.
+    /// The time exists once; microseconds since 1970 in UTC.
     Once(i64),
-    /// It exists twice, when clocks go back.
+    /// The time exists twice, when clocks go back.
     Twice(i64, i64),
-    /// It does not exist, when clocks go forward; the first instant after the gap.
+    /// The time does not exist, when clocks go forward; the first instant after the gap.
     Skipped(i64),
 }
 

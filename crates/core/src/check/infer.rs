@@ -10,7 +10,7 @@ use crate::value::{Timestamp, Value};
 /// Walks one expression.
 pub struct Checker<'a> {
     names: &'a Names,
-    /// What was found.
+    /// The errors found so far.
     pub errors: Vec<ExprError>,
 }
 
@@ -248,7 +248,7 @@ impl<'a> Checker<'a> {
         total.kind
     }
 
-    /// What is constant can be tried now: `1 / 0`, a malformed pattern.
+    /// Evaluates constant parts now, to find their errors: `1 / 0`, a malformed pattern.
     fn constant_parts(&mut self, node: &Node, function: &str, args: &[Node]) {
         let scope = FixedScope::new(Value::Null, Timestamp(0));
         let try_node = |node: Node| {

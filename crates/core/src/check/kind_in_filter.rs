@@ -23,7 +23,7 @@ pub fn kind_in_filter(trigger: &Trigger) -> Vec<String> {
     asked.iter().map(told).collect()
 }
 
-/// The kinds that must be, for the condition to hold: what stands in an `or` or a `not` need not be.
+/// The kinds that the condition requires. A kind inside an `or` or a `not` is not required.
 fn collect(condition: &Condition, asked: &mut Vec<String>) {
     match condition {
         Condition::And(all) => all.iter().for_each(|part| collect(part, asked)),

@@ -1,6 +1,7 @@
 //! Checking an expression before it ever runs: names against the watched table, types against each other.
 //!
-//! Only what can be known is reported. A JSON column, a payload or a step's result has whatever it has at run time.
+//! Only mistakes that are certain are reported. The members of a JSON column, a payload or a step's result are known
+//! only at run time.
 
 mod infer;
 mod kind_in_filter;
@@ -15,7 +16,7 @@ use crate::steps::Checked;
 use crate::suggest::nearest;
 use crate::template::{JsonTemplate, SqlTemplate, Template};
 
-/// What is known of a column.
+/// The type of a column, as far as checks need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnType {
     /// text, varchar, char, uuid, enums.
@@ -88,7 +89,7 @@ pub struct TableShape {
 }
 
 impl TableShape {
-    /// What is wrong with a name that is no column of it.
+    /// The error for a name that is no column of the table.
     pub fn no_column(&self, name: &str, span: std::ops::Range<usize>) -> ExprError {
         let error = |message: String| ExprError::new(ExprErrorKind::UnknownName, span, message);
         if self.unwatched.iter().any(|column| column == name) {
@@ -109,7 +110,7 @@ pub struct KnownKind {
     pub shape: Option<TableShape>,
 }
 
-/// What an expression may refer to.
+/// The names that an expression may refer to.
 #[derive(Clone, Debug)]
 pub struct Names {
     /// The row behind `new` and `old`; `None` if it is not known.
@@ -126,9 +127,9 @@ pub struct Names {
     pub place: &'static str,
 }
 
-/// What a run's own expressions see of it.
+/// The fields of `run` in the expressions of a run.
 const RUN: &[&str] = &["id", "automation", "trigger", "key", "started_at"];
-/// What is known of any run that has not ended.
+/// The fields of any run that has not ended.
 const LISTED_RUN: &[&str] =
     &["id", "automation", "version", "status", "key", "kind", "entity_id", "entity", "tenant", "started_at"];
 

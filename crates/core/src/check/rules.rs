@@ -70,7 +70,7 @@ pub fn check_kind(kind: &str, span: Range<usize>, names: &Names) -> Result<(), E
     }
 }
 
-/// What a `state` condition compares, against the columns of its kind.
+/// Checks the comparisons of a `state` condition against the columns of its kind.
 pub fn check_state(state: &StateIs, names: &Names) -> Vec<ExprError> {
     let kinds = names.kinds.iter().flatten();
     let Some(shape) = kinds.clone().find(|known| known.name == state.kind).and_then(|known| known.shape.as_ref())
@@ -128,7 +128,7 @@ pub fn check_triggers(ids: &[String], names: &Names) -> Vec<ExprError> {
         .collect()
 }
 
-/// The column a path leads to and what follows it; `None` if it leads to no known row.
+/// The column a path leads to and the accesses after it; `None` if it leads to no known row.
 pub fn column<'a>(base: &Node, steps: &'a [Access], names: &Names) -> Result<Option<(Type, &'a [Access])>, ExprError> {
     let (shape, steps) = match (&base.kind, steps) {
         (Kind::Root(root), steps) if matches!(&**root, "new" | "old") => (names.row.as_ref(), steps),
@@ -188,7 +188,7 @@ pub fn accepts(param: Type, found: Type) -> bool {
     }
 }
 
-/// What a call returns, where that depends on its arguments.
+/// The type that a call returns, where that depends on its arguments.
 pub fn returned(function: &Function, args: &[Type]) -> Type {
     if !matches!(function.name, "coalesce" | "default" | "min" | "max" | "nullif") {
         return function.returns;

@@ -8,7 +8,7 @@ use crate::expr::{self, Budget, ExprError, Scope};
 pub struct Refusal {
     /// The clause as written, or in words if it was structured.
     pub clause: String,
-    /// What it saw, such as `new.total is 50`; empty if there is nothing to add.
+    /// The value it saw, such as `new.total is 50`; empty if there is nothing to add.
     pub found: String,
 }
 

@@ -5,7 +5,7 @@ use crate::expr::ExprError;
 use crate::suggest::nearest;
 use serde_json::Value as Json;
 
-/// What a JSON value is, with its article.
+/// The type of a JSON value, with its article.
 pub fn name(value: &Json) -> &'static str {
     match value {
         Json::Null => "null",
@@ -59,7 +59,7 @@ impl<'a> Fields<'a> {
         self.take(&[name]);
     }
 
-    /// Refuses what is left.
+    /// Refuses fields that were not taken.
     pub fn finish(self) -> Result<(), ExprError> {
         match self.left.first() {
             None => Ok(()),

@@ -7,7 +7,7 @@ use crate::value::{Timestamp, Value};
 use serde_json::Value as Json;
 use std::cmp::Ordering;
 
-/// What a clause asks of the value it points at.
+/// The comparison that a clause makes with the value it points at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
     /// Equal as jsonb: `1 = 1.0`, `"1" <> 1`, missing is not null.
@@ -43,9 +43,9 @@ pub struct Clause {
     /// The pointer as written.
     pub pointer: String,
     path: Vec<String>,
-    /// What is asked.
+    /// The comparison.
     pub operator: Operator,
-    /// Of which value.
+    /// The value to compare with.
     pub operand: Value,
 }
 

@@ -62,7 +62,8 @@ impl StateIs {
         })
     }
 
-    /// When the field will have been what it is for long enough; `None` if nobody knows since when it is.
+    /// When the field will have had its present value for long enough; `None` if it is not known since when it has that
+    /// value.
     fn due(&self, id: &str, held_for: Duration, scope: &dyn Scope) -> Result<Option<Timestamp>, ExprError> {
         Ok(scope.changed_at(&self.kind, id, &self.field)?.and_then(|since| since.plus(held_for)))
     }
@@ -72,8 +73,8 @@ impl StateIs {
         self.values.iter().any(|wanted| crate::expr::equal(value, wanted))
     }
 
-    /// When `for` will have passed for each entity that is in the state; what a re-check timer needs. An entity that is
-    /// not will change first.
+    /// When `for` will have passed for each entity that is in the state, for a re-check timer. Entities not in the
+    /// state need no timer: a change event will cause the check.
     pub(super) fn due_times(&self, scope: &dyn Scope, budget: &mut Budget) -> Result<Vec<Timestamp>, ExprError> {
         let Some(held_for) = self.held_for else { return Ok(Vec::new()) };
         let mut due = Vec::new();

@@ -239,7 +239,7 @@ impl Field<'_> {
         let high = if body.contains('7') { 7 } else { 6 };
         match self.range("weekday", 0, high, &WEEKDAYS) {
             Ok(set) => Ok(fold_sunday(set)),
-            // say 7, which is allowed, whatever was written
+            // an error names 7 as the upper limit, which is allowed, also if no 7 was written
             Err(_) => self.range("weekday", 0, 7, &WEEKDAYS).map(fold_sunday),
         }
     }

@@ -1,5 +1,5 @@
-//! The next firing. Time is walked in stretches of one offset; inside a stretch the calendar is plain, and what
-//! daylight saving does happens only where two stretches meet.
+//! The next firing. Time is walked in stretches of one offset; inside a stretch the calendar is plain, and daylight
+//! saving matters only where two stretches meet.
 
 use super::Cron;
 use crate::value::Timestamp;
@@ -104,7 +104,7 @@ pub fn next_after(cron: &Cron, after: Timestamp, zone: Tz) -> Option<Timestamp> 
     // the first whole second that may fire
     let first = after.0.div_euclid(1_000_000) + 1;
     let horizon = first.checked_add(i64::from(HORIZON_YEARS) * 366 * 86_400)?;
-    // a day earlier, to know what the clock showed before a change that has just passed
+    // a day earlier, to know the time that the clock showed before a change that has just passed
     let mut from = first - 86_400;
     let mut shown_until: Option<NaiveDateTime> = None;
     while from < horizon {
@@ -116,14 +116,14 @@ pub fn next_after(cron: &Cron, after: Timestamp, zone: Tz) -> Option<Timestamp> 
             if opens > shown && !cron.hourly && from >= first && cron.next_civil(shown, opens).is_some() {
                 return Some(Timestamp(from * 1_000_000));
             }
-            // the clock shows again what it has shown: only what is new counts
+            // the clock shows the same times again: only those not shown before count
             if !cron.hourly {
                 start = start.max(shown);
             }
         }
         let found = cron.next_civil(start, civil(horizon, offset)?);
         let found = found.map(|civil| civil.and_utc().timestamp() - offset);
-        // what was found counts if the clocks do not change on the way to it
+        // the firing that was found counts if the clocks do not change on the way to it
         let Some(end) = next_change(zone, from, found.unwrap_or(horizon), offset) else {
             return found.map(|seconds| Timestamp(seconds * 1_000_000));
         };

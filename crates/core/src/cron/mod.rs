@@ -1,7 +1,7 @@
 //! Cron schedules: five fields, or six with seconds first, in a time zone.
 //!
-//! What daylight saving does: a time that is skipped fires once, at the first instant after the gap. A time that comes
-//! twice fires once, the first time; but a schedule for every hour fires in every real hour.
+//! Daylight saving: a time that is skipped fires once, at the first instant after the gap. A time that comes twice
+//! fires once, the first time; but a schedule for every hour fires in every real hour.
 
 mod field;
 mod fires;
@@ -112,7 +112,7 @@ fn error(span: std::ops::Range<usize>, message: String) -> ExprError {
     ExprError::new(ExprErrorKind::Syntax, span, message)
 }
 
-/// What the user wrote, for a message.
+/// The user's text, shortened for a message.
 fn shortened(text: &str) -> String {
     visible(&text.chars().take(60).collect::<String>())
 }

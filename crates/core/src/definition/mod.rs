@@ -1,6 +1,6 @@
 //! An automation as its author wrote it: one JSON document, checked field by field.
 //!
-//! The document is what is stored, compared and given back; [`crate::program`] turns it into something that runs.
+//! This document is stored, compared and given back; [`crate::program`] turns it into something that runs.
 
 mod options;
 mod problem;
@@ -27,29 +27,29 @@ pub const MAX_PARTS: usize = 1000;
 /// How many steps a run may execute unless its definition says otherwise.
 pub const DEFAULT_MAX_STEPS: u32 = 100;
 
-/// Whose runs start in the order of their events.
+/// The runs among which each starts in the order of its event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ordering {
-    /// Those of one entity.
+    /// The runs for one entity.
     #[default]
     Entity,
-    /// Those of one tenant.
+    /// The runs of one tenant.
     Tenant,
     /// No order.
     None,
 }
 
-/// What becomes of the runs under way when an automation is paused.
+/// How runs under way are treated when an automation is paused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnPause {
     /// The next step that comes due cancels the run.
     #[default]
     Drain,
-    /// They go on to their end.
+    /// The runs go on to their end.
     Finish,
-    /// They stop where they are until the automation is active again.
+    /// The runs stop where they are until the automation is active again.
     Freeze,
 }
 
@@ -59,26 +59,26 @@ pub enum OnPause {
 pub struct Document {
     /// Unique name.
     pub name: String,
-    /// What it is for.
+    /// The purpose of the automation, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What starts it.
+    /// The triggers that start it.
     pub triggers: Vec<TriggerDef>,
     /// Checked before each run, on the state of that moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<Json>,
-    /// Expression that names what a run is about.
+    /// Expression for the key of a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// What it does.
+    /// The steps of a run.
     pub steps: Vec<StepDef>,
-    /// What it does when a run has failed.
+    /// The steps taken when a run has failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on_failure: Vec<StepDef>,
-    /// Whose runs start in order.
+    /// The runs among which each starts in the order of its event.
     #[serde(default)]
     pub ordering: Ordering,
-    /// What becomes of runs under way when it is paused.
+    /// How runs under way are treated when the automation is paused.
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_pause: OnPause,
     /// Most steps a run may execute.
@@ -87,22 +87,22 @@ pub struct Document {
     /// How long a run may take from its start to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
-    /// Only events of this tenant.
+    /// Only events of this tenant start runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// What happens when it is to start while a run with the same key is under way.
+    /// How a firing is treated while a run with the same key is under way.
     #[serde(default, skip_serializing_if = "is_default")]
     pub mode: Mode,
     /// Most runs with the same key that are under way or queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_runs: Option<u32>,
-    /// More executions than this within a time pause it.
+    /// More executions than this within a time pause the automation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_executions: Option<RateDef>,
     /// No other automation that asks for it works on the same entity at the same time.
     #[serde(default, skip_serializing_if = "is_default")]
     pub entity_lock: bool,
-    /// Which events are the same to it.
+    /// Which events count as equal, so that only the first starts a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dedup: Option<DedupDef>,
     /// Runs of higher priority start first among those of one owner and tenant.
@@ -111,10 +111,10 @@ pub struct Document {
     /// How long, or how many, ended runs are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<Json>,
-    /// Most runs that execute at the same time; others wait.
+    /// Most runs that execute at the same time; further runs wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
-    /// After how many failed runs in a row it is paused; false for never.
+    /// After how many failed runs in a row the automation is paused; false for never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaker: Option<Json>,
 }
@@ -126,7 +126,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 /// The fields that are not options.
 const FIELDS: [&str; 6] = ["name", "trigger", "triggers", "condition", "steps", "on_failure"];
 
-/// Reads a document and fills in what it leaves open: ids, lists, aliases. All problems of shape are returned, not
+/// Reads a document and fills in ids, lists and aliases that it leaves out. All problems of shape are returned, not
 /// only the first.
 pub fn read(document: &Json) -> Result<Document, Vec<Problem>> {
     let Json::Object(fields) = document else {
@@ -217,7 +217,7 @@ fn triggers(given: Option<Json>, problems: &mut Vec<Problem>) -> Vec<TriggerDef>
     read
 }
 
-/// A trigger's `on` or a step's `do` that is no word of ours.
+/// The problem of a trigger's `on` or a step's `do` that names no kind.
 fn unknown_word(
     item: &Map<String, Json>,
     field: &str,

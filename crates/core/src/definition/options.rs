@@ -7,38 +7,38 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-/// What happens when a trigger fires while a run with the same key is under way.
+/// How a firing is treated while a run with the same key is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Another run starts beside it.
+    /// Another run starts beside the one under way.
     #[default]
     Parallel,
-    /// Nothing: the new one is skipped.
+    /// The firing is skipped.
     Single,
-    /// The one under way is cancelled, and the new one starts.
+    /// The run under way is cancelled, and the new one starts.
     Restart,
-    /// The new one waits for its turn.
+    /// The new run waits for its turn.
     Queued,
 }
 
-/// So many within a time.
+/// A limit: so many executions within a time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateDef {
-    /// How many.
+    /// How many executions.
     pub count: u32,
     /// Within which time.
     pub window: String,
 }
 
-/// Which events are the same to an automation.
+/// Which events count as equal, so that only the first starts a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DedupDef {
-    /// Expression; events for which it has the same value are the same.
+    /// Expression; events for which it has the same value are equal.
     pub key: String,
-    /// For how long; ten minutes if it is not given.
+    /// For how long an event is remembered; ten minutes if it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<String>,
 }
@@ -93,7 +93,7 @@ pub(super) fn read(document: &mut Document, mut rest: Map<String, Json>, problem
     }
 }
 
-/// What has been read into its one form has the type of its field.
+/// Takes the value of a field, which was checked and brought into its one form before, as its type.
 fn take<T: DeserializeOwned>(rest: &mut Map<String, Json>, field: &str) -> Option<T> {
     serde_json::from_value(rest.remove(field)?).ok()
 }
@@ -102,7 +102,7 @@ fn description(given: &Json) -> values::Kept {
     if given.is_string() { Ok(Some(given.clone())) } else { Err("It is a text.".into()) }
 }
 
-/// The compiler reads it; here it only has to be a text.
+/// Checks that `timeout` is a text; the compiler reads it.
 fn timeout(given: &Json) -> values::Kept {
     if given.is_string() { Ok(Some(given.clone())) } else { Err("It is a duration like '5 minutes'.".into()) }
 }

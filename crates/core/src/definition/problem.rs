@@ -1,8 +1,8 @@
-//! What can be wrong with a document, and where.
+//! Problems of a document, each with its place.
 
 use crate::expr::{ExprError, ExprErrorKind};
 
-/// A problem in a document: where, in whose text, and what.
+/// A problem in a document: its place, the text that holds it, and the error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
     /// Path into the document, e.g. `steps[0].sql`.
@@ -11,7 +11,7 @@ pub struct Problem {
     pub place: String,
     /// The user's text that `error.span` points into, if the problem is inside one.
     pub text: Option<String>,
-    /// What is wrong.
+    /// The error.
     pub error: ExprError,
 }
 
@@ -26,7 +26,7 @@ impl Problem {
         }
     }
 
-    /// Adds what to do about it.
+    /// Adds a hint: the thing to do about the problem.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Problem {
         self.error = self.error.with_hint(hint);
         self

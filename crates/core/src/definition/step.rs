@@ -23,7 +23,7 @@ impl StepDef {
         self.text("id")
     }
 
-    /// What it does.
+    /// The kind of the step.
     pub fn kind(&self) -> StepKind {
         StepKind::named(self.text("do")).unwrap_or(StepKind::Sql)
     }
@@ -91,7 +91,7 @@ fn read_nested(
     }
     let mut read = Vec::new();
     for (i, item) in list(given, path, problems).into_iter().enumerate() {
-        // The document is refused anyway, and what follows takes the longer the more there is.
+        // The document is refused anyway, and reading more steps would only take longer.
         if ids.len() > MAX_PARTS {
             break;
         }
@@ -106,7 +106,7 @@ fn read_nested(
             item.insert("continue_on_error".into(), alias);
         }
         steps::tidy(&mut item);
-        // What is so anyway is not written down, so that two documents that mean the same are the same.
+        // Defaults are not written down, so that two documents that mean the same are the same.
         item.retain(|field, value| match field.as_str() {
             "continue_on_error" => *value != false,
             "enabled" | "continue_on_timeout" => *value != true,
@@ -133,6 +133,7 @@ fn read_nested(
         check_fields(&item, kind, &path, &place, problems);
         let inner = format!("{prefix}{}_", i + 1);
         let inner = Inner { path: &path, place: &place, prefix: &inner, depth };
+        // The order of reading decides which of two steps with one id counts as the first.
         for field in kind.form().fields().filter(|field| field.holds == Holds::Steps) {
             inner.read(field, &mut item, ids, problems);
         }
@@ -216,7 +217,7 @@ fn read_ways(given: Json, inner: &Inner<'_>, ids: &mut Vec<String>, problems: &m
     Json::Array(read)
 }
 
-/// Has it the fields that its kind needs, of the right type, and no others?
+/// Has a step the fields that its kind needs, of the right type, and no others?
 fn check_fields(step: &Map<String, Json>, kind: StepKind, path: &str, place: &str, problems: &mut Vec<Problem>) {
     let form = kind.form();
     let own: Vec<&str> = form.fields().map(|field| field.name).collect();

@@ -44,7 +44,7 @@ pub struct TriggerDef {
     /// Name of the trigger within the automation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// What it fires on.
+    /// The kind of the trigger.
     pub on: On,
     /// Kind of entity, for changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,16 +61,16 @@ pub struct TriggerDef {
     /// The field that `state` and `numeric` are about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// For `state`: what it was, one of these.
+    /// For `state`: the value before the change, one of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Json>,
-    /// What it is now.
+    /// For `state`: the value after the change, one of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<Json>,
-    /// What it was not.
+    /// For `state`: the value before the change is none of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_from: Option<Json>,
-    /// What it is not now.
+    /// For `state`: the value after the change is none of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_to: Option<Json>,
     /// For `numeric`: an expression over the changed entity, instead of a field.
@@ -79,7 +79,7 @@ pub struct TriggerDef {
     /// The range begins above this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<Json>,
-    /// It ends below this.
+    /// The range ends below this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub below: Option<Json>,
     /// Fire on every change inside the range, not only on coming into it.
@@ -91,10 +91,10 @@ pub struct TriggerDef {
     /// In this time zone; UTC if it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timezone: Option<String>,
-    /// What becomes of ticks that were missed: `once`, `skip` or `{"all": n}`.
+    /// How missed ticks are treated: `once`, `skip` or `{"all": n}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<Json>,
-    /// What a tick does while the run before is under way: `skip`, `allow` or `queue`.
+    /// How a tick is treated while the run of an earlier tick is under way: `skip`, `allow` or `queue`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap: Option<String>,
     /// How often an `interval` comes round.
@@ -103,13 +103,13 @@ pub struct TriggerDef {
     /// Condition over the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<Json>,
-    /// Fire only if what fired it is still so after this time.
+    /// Fire only if the state that fired the trigger is still so after this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_for: Option<String>,
     /// Fire only at so many occurrences within a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Json>,
-    /// False leaves it out.
+    /// False switches the trigger off.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub enabled: bool,
 }
@@ -153,7 +153,7 @@ pub(super) fn read(
     let on = on?;
     let id = match item.get("id") {
         Some(Json::String(id)) => id.clone(),
-        // a number names a trigger too, as conditions may
+        // a number names a trigger too, as in conditions
         Some(Json::Number(number)) => number.to_string(),
         Some(_) => {
             problems.push(Problem::shape(&path, &place, "\"id\" must be a text"));
@@ -186,7 +186,7 @@ pub(super) fn read(
     }
 }
 
-/// Has it the fields that its kind needs, and no others?
+/// Has a trigger the fields that its kind needs, and no others?
 fn check_fields(item: &Map<String, Json>, form: &Form, path: &str, place: &str, problems: &mut Vec<Problem>) {
     for field in form.required.iter().filter(|field| !item.contains_key(**field)) {
         problems.push(Problem::shape(path, place, format!("{place} needs \"{field}\"")));
@@ -201,7 +201,7 @@ fn check_fields(item: &Map<String, Json>, form: &Form, path: &str, place: &str, 
     }
 }
 
-/// Do its values go together?
+/// Do the values of a trigger's fields go together?
 fn check_together(item: &Map<String, Json>, path: &str, place: &str, problems: &mut Vec<Problem>) {
     let has = |field: &str| item.contains_key(field);
     let mut wrong = |field: &str, message: String, hint: &str| {
@@ -236,7 +236,8 @@ fn spaced(given: &Json) -> super::values::Kept {
     Ok(given.as_str().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" ").into()))
 }
 
-/// A time zone by its proper name. What is no zone stays as it is: the compiler says so, with the nearest that is one.
+/// A time zone by its proper name. A text that names no zone stays as it is: the compiler refuses it and suggests the
+/// nearest zone.
 fn zone(given: &Json) -> super::values::Kept {
     values::text(given)?;
     let name = given.as_str().unwrap_or_default();

@@ -11,7 +11,7 @@ const DAY: i64 = 86_400 * SECOND;
 
 /// Longest `hold_for`.
 pub const MAX_HOLD: i64 = 30 * DAY;
-/// Longest `within` of a window; what is older is forgotten.
+/// Longest `within` of a window; older occurrences are forgotten.
 pub const MAX_WINDOW: i64 = DAY;
 /// How long a claim of `dedup` lasts unless it says otherwise.
 pub const DEFAULT_TTL: i64 = 600 * SECOND;
@@ -20,7 +20,7 @@ pub const DEFAULT_CATCH_UP: u64 = 100;
 /// Most missed ticks that can be made up for.
 pub const MAX_CATCH_UP: u64 = 1000;
 
-/// The kept form of a value; `None` if it says what is so anyway. The error is the hint.
+/// The kept form of a value; `None` if it is the default. The error is the hint.
 pub(super) type Kept = Result<Option<Json>, String>;
 
 /// How a field's value is read.
@@ -57,12 +57,12 @@ pub(super) fn text(given: &Json) -> Kept {
     }
 }
 
-/// True or false; false is so anyway.
+/// True or false; the default is false.
 pub(super) fn off_unless_given(given: &Json) -> Kept {
     flag(given, false)
 }
 
-/// True or false; true is so anyway.
+/// True or false; the default is true.
 pub(super) fn on_unless_given(given: &Json) -> Kept {
     flag(given, true)
 }
@@ -97,7 +97,7 @@ fn shortest(digits: &str) -> Option<Json> {
     serde_json::from_str(&number.to_string()).ok()
 }
 
-/// One of a few words; the first is so anyway.
+/// One of a few words; the first is the default.
 pub(super) fn word(given: &Json, words: &[&str]) -> Kept {
     match given.as_str() {
         Some(word) if word == words[0] => Ok(None),
@@ -209,7 +209,7 @@ pub(crate) fn in_words(micros: i64) -> String {
     const UNITS: [(i64, &str); 5] =
         [(DAY, "day"), (3600 * SECOND, "hour"), (60 * SECOND, "minute"), (SECOND, "second"), (1000, "millisecond")];
     for (unit, name) in UNITS {
-        // a day is 24 hours to whoever counts within it
+        // a single day is shown as 24 hours
         if micros % unit == 0 && micros > 0 && !(name == "day" && micros == unit) {
             let count = micros / unit;
             return format!("{count} {name}{}", if count == 1 { "" } else { "s" });
@@ -234,13 +234,13 @@ pub(super) fn every(given: &Json) -> Kept {
     duration(given, SECOND..=366 * DAY)
 }
 
-/// What becomes of the ticks that were missed.
+/// How missed ticks are treated.
 pub(super) fn missed(given: &Json) -> Kept {
     let all =
         |count: Json| whole(&count, 1..=MAX_CATCH_UP as i64).map(|count| Some(serde_json::json!({ "all": count })));
     match given {
         Json::String(word) if word == "all" => all(DEFAULT_CATCH_UP.into()),
-        // "all 24", for those who write a text
+        // "all 24", for authors that write a text
         Json::String(text) if text.strip_prefix("all ").is_some_and(|count| count.trim().parse::<u64>().is_ok()) => {
             let count = text.strip_prefix("all ").and_then(|count| count.trim().parse::<u64>().ok());
             all(count.into()).map_err(|hint| format!("\"all\" says how many at most. {hint}"))
@@ -255,7 +255,7 @@ pub(super) fn missed(given: &Json) -> Kept {
     }
 }
 
-/// What a tick does while the run of the one before is still under way.
+/// How a tick is treated while the run of an earlier tick is under way.
 pub(super) fn overlap(given: &Json) -> Kept {
     word(given, &["skip", "allow", "queue"])
 }
@@ -363,7 +363,7 @@ pub(super) fn retention(given: &Json) -> Kept {
     }
 }
 
-/// After how many failed runs in a row it is paused: a number, or false for never. Five is so anyway.
+/// After how many failed runs in a row the automation is paused: a number, or false for never. The default is five.
 pub(super) fn breaker(given: &Json) -> Kept {
     match given {
         Json::Bool(true) => Ok(None),

@@ -25,9 +25,9 @@ impl Span {
 /// A part of an expression with its place in the text. Two nodes are equal if they mean the same, wherever they stand.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What it is.
+    /// The kind of the node, with its parts.
     pub kind: Kind,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
@@ -37,7 +37,7 @@ impl PartialEq for Node {
     }
 }
 
-/// What a node is.
+/// The kind of a node, with its parts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// A constant.
@@ -60,7 +60,7 @@ pub enum Kind {
     And(Vec<Node>),
     /// `a or b or c`.
     Or(Vec<Node>),
-    /// A first term and what is done to it, left to right.
+    /// A first term and the operations on it, left to right.
     Arithmetic(Box<Node>, Vec<(ArithmeticOp, Node)>),
     /// `a < b`.
     Compare(CompareOp, Box<(Node, Node)>),

@@ -1,10 +1,10 @@
-//! The one error type of the language: what is wrong, where, and what to write instead.
+//! The one error type of the language: the mistake, its place, and a text to write instead.
 
 use super::locate::{self, Step};
 use std::fmt;
 use std::ops::Range;
 
-/// What kind of mistake it is; decides the SQLSTATE.
+/// The kind of a mistake; decides the SQLSTATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ExprErrorKind {
@@ -20,7 +20,7 @@ pub enum ExprErrorKind {
     TooComplex,
     /// Evaluation used up its steps, depth or output.
     BudgetExceeded,
-    /// A value that cannot be.
+    /// A value that is not allowed.
     InvalidValue,
     /// A division by zero.
     DivisionByZero,
@@ -28,7 +28,7 @@ pub enum ExprErrorKind {
     OutOfRange,
     /// A malformed regular expression.
     InvalidPattern,
-    /// Something that is understood and not done.
+    /// Syntax that is understood, but not supported.
     NotSupported,
     /// A field of a structured condition that is unknown or malformed.
     InvalidField,
@@ -39,7 +39,7 @@ pub enum ExprErrorKind {
 /// An error with its place in the user's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExprError {
-    /// What kind of mistake it is.
+    /// The kind of the mistake.
     pub kind: ExprErrorKind,
     /// Byte offsets into the text that was parsed; empty at the end of the text.
     pub span: Range<usize>,
@@ -47,13 +47,13 @@ pub struct ExprError {
     pub message: String,
     /// Facts, in full sentences.
     pub detail: Option<String>,
-    /// What to write instead, in a full sentence.
+    /// A text to write instead, in a full sentence.
     pub hint: Option<String>,
-    /// The text the span points into, if it is only a part of what was given, such as a string in a JSON document.
+    /// The text the span points into, if it is only a part of the given text, such as a string in a JSON document.
     pub within: Option<String>,
-    /// Where in a JSON document the mistake is; the span is empty if all that stands there is meant.
+    /// The path of the mistake in a JSON document; the span is empty if the whole value at that path is meant.
     steps: Vec<Step>,
-    /// Whether it is the key that is wrong, not its value.
+    /// Whether the mistake is in the key at the path, not in its value.
     at_key: bool,
 }
 
@@ -127,7 +127,7 @@ impl ExprError {
             Some(within) => Some((within, start)),
             None if self.span != (0..0) => Some((text, start)),
             None if !self.steps.is_empty() => Some((text, locate::locate(text, &self.steps, self.at_key))),
-            // nothing in it is meant more than the rest
+            // the document as a whole is meant: there is no place to point at
             None if is_document(text) => None,
             None => Some((text, start)),
         }

@@ -74,7 +74,7 @@ fn step<'a>(node: &'a Node, scope: &'a dyn Scope, budget: &mut Budget) -> Evalua
     })
 }
 
-/// The nodes that are not on the path of a typical filter, kept out of the hot function.
+/// Evaluates the kinds of nodes that a typical filter does not have, kept out of the hot function.
 fn rarer<'a>(node: &'a Node, scope: &'a dyn Scope, budget: &mut Budget) -> Evaluated<'a> {
     let span = node.span.range();
     Ok(match &node.kind {
@@ -169,7 +169,7 @@ fn rarer<'a>(node: &'a Node, scope: &'a dyn Scope, budget: &mut Budget) -> Evalu
             }
             Cow::Owned(Value::text(out))
         }
-        // the hot ones are handled by the caller
+        // all other kinds of nodes are evaluated by the caller
         _ => Cow::Borrowed(&NULL),
     })
 }
@@ -325,7 +325,7 @@ fn contains(list: &Value, item: &Value, budget: &mut Budget, node: &Node) -> Fal
     }
 }
 
-/// Long texts, long numbers and large documents cost what it takes to compare them.
+/// Charges long texts, long numbers and large documents for the work of comparing them.
 #[inline]
 fn charge_comparison(a: &Value, b: &Value, budget: &mut Budget, node: &Node) -> Fallible<()> {
     match ops::work_to_compare(a, b) {
@@ -334,7 +334,7 @@ fn charge_comparison(a: &Value, b: &Value, budget: &mut Budget, node: &Node) -> 
     }
 }
 
-/// Comparing an item with each element of a list.
+/// Charges for comparing an item with each element of a list.
 fn charge_search(items: &[Value], item: &Value, budget: &mut Budget, node: &Node) -> Fallible<()> {
     let work = items.iter().fold(0_usize, |sum, other| sum.saturating_add(ops::work_to_compare(item, other)));
     budget.charge_work(work, &node.span.range())
@@ -368,7 +368,7 @@ fn charge_arithmetic(op: ArithmeticOp, a: &Value, b: &Value, budget: &mut Budget
         // A text that spells a number counts as one.
         (Value::Text(_), Value::Number(_) | Value::Text(_)) | (Value::Number(_), Value::Text(_)) => {
             let work = ops::work_to_number(a).saturating_add(ops::work_to_number(b));
-            // What is read has at most as many limbs as the square root of what reading it takes.
+            // The number read from a text has at most as many limbs as the square root of the work of reading it.
             let limbs = |value: &Value| ops::work_to_number(value).isqrt();
             budget.charge_work(work.saturating_mul(2).saturating_add(limbs(a).saturating_mul(limbs(b))), &span)
         }

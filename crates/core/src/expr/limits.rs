@@ -48,7 +48,7 @@ pub fn check(text: &str) -> Result<(), ExprError> {
                 at += 1;
             }
             closing @ (b')' | b']' | b'}' | b',') => {
-                // what a question mark opened ends with the brackets or the list element around it
+                // the levels that question marks opened end with the brackets or the list element around them
                 nesting -= levels.last().copied().unwrap_or_default();
                 if closing != b',' && levels.len() > 1 {
                     levels.pop();

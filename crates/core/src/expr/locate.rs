@@ -30,8 +30,8 @@ fn is_plain(key: &str) -> bool {
     !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// The offset of what a path leads to: of its value, or of the key itself if `at_key`. As far as the path can be
-/// followed; the text has been read as JSON before, so only its outline is looked at.
+/// The offset of the value that a path leads to, or of its key if `at_key`. As far as the path can be followed; the
+/// text has been read as JSON before, so only its outline is looked at.
 pub fn locate(text: &str, steps: &[Step], at_key: bool) -> usize {
     let mut walk = Walk { bytes: text.as_bytes(), at: 0 };
     walk.skip_space();

@@ -1,4 +1,4 @@
-//! The expression language: parse, check, evaluate, and say what an expression reads.
+//! The expression language: parse, check, evaluate, and list the reads of an expression.
 //!
 //! One language serves filters, conditions, keys and templates. It is pure: the only thing it can do is compute, and
 //! the only thing it can read is its [`Scope`]. It never panics and stops when its [`Budget`] is used up.

@@ -1,11 +1,11 @@
 //! Which fields of an entity must have changed for a condition to hold: those that it asks about with `becomes` or
-//! `changed`, and that nothing else in it can make up for.
+//! `changed`, without an alternative under which it holds as well.
 
 use super::Expr;
 use super::ast::{Access, Kind, Node};
 
 impl Expr {
-    /// The fields of the entity without whose change this is never true.
+    /// The fields of the entity without whose change the expression is never true.
     pub fn must_change(&self) -> Vec<String> {
         let mut fields = Vec::new();
         collect(self.node(), &mut fields);

@@ -28,7 +28,7 @@ pub fn canonical_root(name: &str) -> Arc<str> {
     })
 }
 
-/// Puts a base and its steps together, reading `state.*`, `health.*` and `ctx.input` as what they stand for.
+/// Puts a base and its steps together, resolving `state.*`, `health.*` and `ctx.input`.
 pub fn resolve(base: Node, steps: Vec<Access>, span: Span) -> Result<Node, ExprError> {
     if let Kind::Root(name) = &base.kind {
         match &**name {

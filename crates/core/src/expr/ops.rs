@@ -1,4 +1,4 @@
-//! What the operators do to values: equality, order and arithmetic.
+//! The operators on values: equality, order and arithmetic.
 //!
 //! Two-valued: null equals only null, and ordering against null is false.
 
@@ -9,11 +9,11 @@ use std::cmp::Ordering;
 
 /// A failure without its place; the evaluator adds it.
 pub struct Fault {
-    /// What kind of mistake.
+    /// The kind of mistake.
     pub kind: ExprErrorKind,
     /// Lower case, no full stop.
     pub message: String,
-    /// What to write instead.
+    /// A text to write instead.
     pub hint: Option<String>,
 }
 
@@ -23,7 +23,7 @@ impl Fault {
         Fault { kind, message: message.into(), hint: None }
     }
 
-    /// A value that cannot be.
+    /// A value that is not allowed.
     pub fn invalid(message: impl Into<String>) -> Fault {
         Fault::new(ExprErrorKind::InvalidValue, message)
     }
@@ -56,7 +56,7 @@ impl From<Box<ExprError>> for Fault {
     }
 }
 
-/// What it takes at most to tell whether two values are equal or which comes first, in nanoseconds or so.
+/// Upper bound of the time to tell whether two values are equal or which comes first, in nanoseconds or so.
 pub fn work_to_compare(a: &Value, b: &Value) -> usize {
     match (a, b) {
         (Value::Text(a), Value::Text(b)) => a.len().min(b.len()) / 8,
@@ -72,7 +72,7 @@ pub fn work_to_compare(a: &Value, b: &Value) -> usize {
     }
 }
 
-/// What it takes at most to write a value as text.
+/// Upper bound of the time to write a value as text.
 pub fn work_to_print(value: &Value) -> usize {
     match value {
         Value::Text(text) => text.len() / 8,
@@ -82,7 +82,7 @@ pub fn work_to_print(value: &Value) -> usize {
     }
 }
 
-/// What it takes at most to read a value as a number and to do something with it.
+/// Upper bound of the time to read a value as a number and to do something with it.
 pub fn work_to_number(value: &Value) -> usize {
     match value {
         Value::Text(text) => Number::work_to_parse(text).saturating_mul(2),
@@ -137,7 +137,7 @@ pub fn order(a: &Value, b: &Value) -> Result<Option<Ordering>, Fault> {
     }))
 }
 
-/// Texts that are both ISO instants compare as instants, whatever their offsets; others by code point.
+/// Texts that are both ISO instants compare as instants, also with different offsets; others by code point.
 fn order_texts(a: &str, b: &str) -> Ordering {
     match (Timestamp::parse(a), Timestamp::parse(b)) {
         (Some(a), Some(b)) => a.cmp(&b),

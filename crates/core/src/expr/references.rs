@@ -1,7 +1,7 @@
-//! What an expression reads: which entities, which roots, whether the clock.
+//! The reads of an expression: which entities, which roots, whether the clock.
 //!
-//! This is what the wake index is built from, so it must never miss a read. A computed id becomes the whole kind; a
-//! computed kind cannot be indexed at all and is reported.
+//! The wake-index is built from these references, so they must never miss a read. A computed id becomes the whole kind;
+//! a computed kind cannot be indexed at all and is reported.
 
 use super::ast::{Kind, Node};
 use super::functions::Purity;
@@ -43,7 +43,7 @@ impl References {
         !self.indeterminate.is_empty()
     }
 
-    /// Adds another's.
+    /// Adds the references of another expression.
     pub fn extend(&mut self, other: References) {
         self.entities.extend(other.entities);
         self.indeterminate.extend(other.indeterminate);

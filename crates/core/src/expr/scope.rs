@@ -1,4 +1,4 @@
-//! What an expression can see, and how much it may spend.
+//! The values that an expression can read, and the budget that it may spend.
 
 use super::error::{ExprError, ExprErrorKind};
 use crate::value::{Timestamp, Unreadable, Value};
@@ -6,26 +6,27 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// What an expression can see while it is evaluated.
+/// The values that an expression can read while it is evaluated.
 pub trait Scope {
-    /// The value of a root: `new`, `old`, `event`, `payload`, `vars`, `steps`, ... An error if it is there and cannot be
-    /// read: an expression must not take that for null.
+    /// The value of a root: `new`, `old`, `event`, `payload`, `vars`, `steps`, ... An error if the root is there and
+    /// cannot be read: an expression must not take that for null.
     fn root(&self, name: &str) -> Result<Option<&Value>, Unreadable>;
 
-    /// One member of a root, where it can be had without the whole; `None` if the root itself must be asked.
+    /// One member of a root, where it can be had without reading the whole; `None` if the root itself must be asked.
     fn member(&self, root: &str, name: &str) -> Result<Option<Cow<'_, Value>>, Unreadable> {
         let _ = (root, name);
         Ok(None)
     }
 
-    /// The current state of an entity, null if there is none. Called once per use; the implementor remembers.
+    /// The current state of an entity, null if there is none. Called once per use; the implementor remembers the state.
     fn state(&self, kind: &str, id: &str) -> Result<Value, ExprError> {
         let _ = (kind, id);
         Ok(Value::Null)
     }
 
-    /// Since when a field of an entity is what it is, for `for` in a `state` condition; `None` if that is not known.
-    /// The field may be a path into it, such as `address.city`. Asked only after the entity's state has been read.
+    /// Since when a field of an entity has its present value, for `for` in a `state` condition; `None` if that is not
+    /// known. The field may be a path into it, such as `address.city`. Asked only after the entity's state has been
+    /// read.
     fn changed_at(&self, kind: &str, id: &str, field: &str) -> Result<Option<Timestamp>, ExprError> {
         let _ = (kind, id, field);
         Ok(None)
@@ -69,7 +70,7 @@ const STEPS: usize = 100_000;
 /// So many steps pass between two looks at the time.
 const LOOK_EVERY: usize = 1_000;
 
-/// How an evaluation learns that it takes too long, and lets the process attend to other things. The language itself has
+/// How an evaluation learns that it takes too long, and lets the process do its other duties. The language itself has
 /// no clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
@@ -83,7 +84,7 @@ pub struct Watch {
 
 static WATCH: OnceLock<Watch> = OnceLock::new();
 
-/// Has all evaluations of this process watched from now on; said once.
+/// Has all evaluations of this process watched from now on; called once.
 pub fn watch_evaluations(watch: Watch) {
     // A second watch would be the same one again: the library is loaded once.
     let _ = WATCH.set(watch);
@@ -100,7 +101,7 @@ pub struct Budget {
     pub output_bytes: usize,
     /// With fewer steps left than this, the watch is looked at.
     next_look: usize,
-    /// What the watch said when it was first looked at.
+    /// The time on the watch when it was first looked at.
     since: Option<u64>,
 }
 
@@ -116,8 +117,8 @@ impl Budget {
         Budget { steps, depth, output_bytes, next_look: steps.saturating_sub(LOOK_EVERY), since: None }
     }
 
-    /// How long it has taken, in microseconds: `None` for the many evaluations that are over before the first look at the
-    /// watch. Work is charged before it is done, so the time of all that is dear is in it.
+    /// How long the evaluation has taken, in microseconds: `None` for the many evaluations that are over before the
+    /// first look at the watch. Work is charged before it is done, so the time of all costly work is in it.
     pub fn time_spent(&self) -> Option<u64> {
         let watch = WATCH.get()?;
         self.since.map(|since| (watch.spent)().saturating_sub(since))

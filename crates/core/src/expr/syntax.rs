@@ -1,4 +1,4 @@
-//! What to say about a text that does not parse.
+//! Messages for a text that does not parse.
 
 use super::error::{ExprError, ExprErrorKind};
 use super::{functions, names};

@@ -18,9 +18,9 @@ const MINUTE: i64 = 60_000_000;
 /// When time alone can change a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeDependence {
-    /// The next instant at which it may; it may also turn out unchanged then. Never too late.
+    /// The next instant at which the value may change; it may also turn out unchanged then. Never too late.
     pub next: Option<Timestamp>,
-    /// Whether it reads the clock in a way that has no such instant.
+    /// Whether the expression reads the clock in a way that has no such instant.
     pub untracked: bool,
 }
 
@@ -226,7 +226,7 @@ fn sides(
     let ahead = Ahead { scope, now: at };
     let mut value = |node| eval::eval(node, &ahead, budget).map_err(|e| *e);
     let (a, b) = (value(a)?, value(b)?);
-    // what has no order now will have none later
+    // values that have no order now will have none later
     Ok(ops::order(&a, &b).ok().flatten())
 }
 

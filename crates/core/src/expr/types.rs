@@ -3,7 +3,7 @@
 use crate::value::Value;
 use std::fmt;
 
-/// What is known about a value before it exists.
+/// The type of a value, as far as it is known before the value exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Type {
     /// Nothing is known.

@@ -1,4 +1,4 @@
-//! Why an expression said no, for people: the first clause of an `and` that is false, and what it compared.
+//! Why an expression said no, for people: the first clause of an `and` that is false, and the values it compared.
 
 use super::ast::{Kind, Node};
 use super::{Budget, Expr, ExprError, Scope, eval};

@@ -20,8 +20,8 @@ impl Class {
 /// The limits that stand in the server's settings; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Processes that execute runs. A process executes one run at a time, so a limit that is not smaller than this number is
-    /// never reached.
+    /// Processes that execute runs. A process executes one run at a time, so a limit that is not smaller than this
+    /// number is never reached.
     pub executors: u32,
     /// All runs of the database.
     pub all: Option<u32>,
@@ -43,8 +43,8 @@ pub struct Limit<'a> {
     /// Which scope of this sort: the class, tenant, owner or automation by its name or number.
     pub scope: &'a str,
     pub most: u32,
-    /// Several owners share the scope. Runs of one owner that do not end must not use up the places of the others, so an
-    /// owner with no run under way is let in beyond the limit.
+    /// Several owners share the scope. Runs of one owner that do not end must not use up the places of the others, so
+    /// an owner with no run under way is let in beyond the limit.
     pub shared: bool,
 }
 

@@ -1,9 +1,9 @@
-//! An automation without a tenant works for all tenants. Its limits count the runs of each tenant apart: a tenant whose runs are
-//! too many, or fail, is held back alone.
+//! An automation without a tenant works for all tenants. Its limits count the runs of each tenant apart: a tenant whose
+//! runs are too many, or fail, is held back alone.
 use serde_json::{Value as Json, json};
 
-/// The tenant that a run is counted with, and that is held back if its runs are too many: only where the automation has no
-/// tenant and the run has one. Otherwise the whole automation is counted and paused.
+/// The tenant that a run is counted with, and that is held back if its runs are too many: only where the automation has
+/// no tenant and the run has one. Otherwise the whole automation is counted and paused.
 pub fn tenant<'a>(automation: Option<&str>, run: Option<&'a str>) -> Option<&'a str> {
     run.filter(|_| automation.is_none())
 }

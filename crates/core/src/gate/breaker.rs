@@ -5,19 +5,19 @@ use serde_json::{Value as Json, json};
 
 /// Failed runs in a row that pause an automation, unless it says otherwise.
 pub const DEFAULT: u32 = 5;
-/// Who is said to have paused it.
+/// The actor recorded for a pause by the breaker.
 pub const ACTOR: &str = "system:automation-breaker";
 
-/// Where the breaker of an automation stands.
+/// The state of an automation's breaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Breaker {
     /// Failed runs in a row.
     pub failures: u32,
-    /// It has paused the automation.
+    /// The breaker has paused the automation.
     pub open: bool,
 }
 
-/// What it hears of.
+/// The occurrences that change a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// A run came to its end.
@@ -31,7 +31,8 @@ pub enum Heard {
 }
 
 impl Breaker {
-    /// Where it stands after that, and whether the automation is to be paused now. `threshold` is `None` if it is off.
+    /// The state of the breaker after an occurrence, and whether the automation is to be paused now. `threshold` is
+    /// `None` if the breaker is off.
     pub fn hear(self, heard: Heard, threshold: Option<u32>) -> (Breaker, bool) {
         match heard {
             Heard::Activated => (Breaker::default(), false),
@@ -47,7 +48,7 @@ impl Breaker {
         }
     }
 
-    /// What is stored with the automation that is paused for it.
+    /// The details that are stored with the automation that the breaker has paused.
     pub fn disable_details(self, at: Timestamp, last_run: i64, error: &str) -> Json {
         json!({
             "disabled_by": "system",

@@ -4,12 +4,12 @@ use super::{Code, Reason, clause};
 use crate::expr::{Budget, Scope};
 use crate::program::Trigger;
 
-/// What a trigger must know of an event beside what expressions see of it.
+/// Facts about an event that a trigger needs beside those that expressions see.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Occurrence<'a> {
-    /// Its tenant.
+    /// The tenant of the event.
     pub tenant: Option<&'a str>,
-    /// The entity it is about.
+    /// The entity that the event is about.
     pub entity: Option<&'a str>,
     /// The columns that changed.
     pub changed: &'a [String],
@@ -29,8 +29,8 @@ pub fn tenant(automation: Option<&str>, event: Option<&str>) -> Result<(), Reaso
     Err(Reason::new(Code::OtherTenant, clause, found))
 }
 
-/// Is it what the trigger is about: its entity, its columns, its transition, its range? The topic has been matched by the
-/// caller; `armed` is what [`armed_after`] last said of this entity. This is what routing asks of every event and
+/// Does the trigger mean this event: its entity, its columns, its transition, its range? The topic has been matched by
+/// the caller; `armed` is the last result of [`armed_after`] for this entity. Routing asks this of every event and
 /// trigger, so it writes no text; [`matches`] does.
 pub fn config(
     trigger: &Trigger,
@@ -69,7 +69,7 @@ pub fn verdict(
     }
 }
 
-/// The same, with the clause that said no and what it saw.
+/// As [`verdict`], with the clause that said no and the value it saw.
 pub fn matches(
     trigger: &Trigger,
     event: &Occurrence<'_>,
@@ -84,7 +84,7 @@ pub fn matches(
         Code::Disabled | Code::OtherEntity | Code::ColumnsUnchanged => Err(shape(trigger, event, code)),
         code => trigger.change.meant().fires(code, scope, budget, armed),
     };
-    // What ran out of its budget may pass with another; it has not passed.
+    // An event whose check ran out of its budget may pass with another budget; it has not passed.
     told.and(Err(Reason::new(code, "it can be worked out within its budget", "")))
 }
 
@@ -103,13 +103,13 @@ fn shape(trigger: &Trigger, event: &Occurrence<'_>, code: Code) -> Reason {
     }
 }
 
-/// What to remember about an entity whose number could not be worked out; see [`crate::triggers::Meant::armed_after`].
-/// Only needed after [`verdict`] said [`Code::ValueError`].
+/// The value of `armed` to remember for an entity whose number could not be worked out; see
+/// [`crate::triggers::Meant::armed_after`]. Only needed after [`verdict`] said [`Code::ValueError`].
 pub fn armed_after(trigger: &Trigger, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Option<bool> {
     trigger.change.meant().armed_after(scope, budget, armed)
 }
 
-/// Does what the change means depend on what [`armed_after`] last said? Otherwise nobody need look for it.
+/// Does the verdict on the change depend on the last result of [`armed_after`]? Otherwise it need not be looked up.
 pub fn asks_memory(trigger: &Trigger, scope: &dyn Scope, budget: &mut Budget) -> bool {
     trigger.change.meant().asks_memory(scope, budget)
 }

@@ -27,7 +27,7 @@ fn judge(
         Ok(false) => {}
         Err(failure) => return Err(Reason::new(error, failure.message, "")),
     }
-    // The reason is worked out with a budget of its own: a dear condition is still explained.
+    // The reason is worked out with a budget of its own: a costly condition is still explained.
     Err(match condition.explain(scope, &mut Budget::default()) {
         Ok(Some(refusal)) => Reason::new(no, refusal.clause, refusal.found),
         Ok(None) => Reason::new(no, "it holds", "it did not"),

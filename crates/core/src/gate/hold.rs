@@ -1,9 +1,10 @@
-//! `hold_for`: fire only if what fired the trigger stays so for a time.
+//! `hold_for`: fire only if the state that fired the trigger lasts for a time.
 //!
-//! One armed row per automation, trigger and context key ([`super::key::context`]). It keeps its deadline however often
-//! the trigger fires again, is cancelled by the first change that makes it false, survives restarts, and is looked at
-//! once more when its time has come. What it remembers of the change that armed it is what later changes are compared
-//! with: a filter such as `new.status becomes 'paid'` asks whether the status went from what it was *then* to `paid`.
+//! One armed row per automation, trigger and context key ([`super::key::context`]). The row keeps its deadline however
+//! often the trigger fires again, is cancelled by the first change that makes the trigger's state false, survives
+//! restarts, and is looked at once more when its time has come. It remembers the entity before and after the change
+//! that armed it, and later changes are compared with those: a filter such as `new.status becomes 'paid'` asks whether
+//! the status went from its value *then* to `paid`.
 
 use super::clause;
 use super::{Code, Reason};
@@ -14,59 +15,59 @@ use crate::program::{Hold, Trigger};
 use crate::triggers::HeldSince;
 use crate::value::{Timestamp, Unreadable, Value};
 
-/// What is stored while the time runs.
+/// The stored row of a hold while its time runs.
 #[derive(Clone, Debug)]
 pub struct Armed {
-    /// When it fires.
+    /// When the hold fires.
     pub deadline: Timestamp,
-    /// [`Trigger::fingerprint`] when it was armed.
+    /// [`Trigger::fingerprint`] when the hold was armed.
     pub fingerprint: i64,
-    /// The entity before the change that armed it, null if there was none.
+    /// The entity before the change that armed the hold, null if there was none.
     pub old: Value,
-    /// The entity after it.
+    /// The entity after that change.
     pub new: Value,
 }
 
-/// What an event does to a held trigger.
+/// The effect of an event on a hold.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Heard {
     /// Nothing is held, and nothing fired.
     Idle,
     /// The time begins to run: store an armed row and a timer.
     Arm {
-        /// When it fires.
+        /// When the hold fires.
         deadline: Timestamp,
     },
-    /// The time goes on as it did.
+    /// The hold goes on with its deadline.
     Keep,
-    /// The time was up before this event: let it expire first, with the entity as it was before the event, then hear
-    /// the event again.
+    /// The time of the hold was up before this event: let it expire first, with the entity as it was before the event,
+    /// then hear the event again.
     Due,
-    /// It is over.
+    /// The hold is cancelled.
     Cancel(Reason),
-    /// It is over, and the same change begins a new time.
+    /// The hold is cancelled, and the same change begins a new one.
     Rearm {
-        /// Why the old one is over.
+        /// Why the old hold is cancelled.
         reason: Reason,
-        /// When the new one fires.
+        /// When the new hold fires.
         deadline: Timestamp,
     },
-    /// It would begin, but how long is no duration.
+    /// A hold would begin, but its `hold_for` is no duration.
     Refuse(Reason),
 }
 
-/// What the end of the time comes to.
+/// The decision when the time of a hold is over.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expired {
     /// Not yet: the timer came early.
     NotYet,
-    /// On to the next gate.
+    /// The event goes on to the next gate.
     Fire,
-    /// It does not fire.
+    /// The hold does not fire.
     Drop(Reason),
 }
 
-/// Until when to hold, from now on.
+/// The deadline of a hold that begins now.
 pub fn deadline(hold: &Hold, scope: &dyn Scope, budget: &mut Budget) -> Result<Timestamp, Reason> {
     let length = match hold {
         Hold::For(micros) => Ok(*micros),
@@ -86,9 +87,9 @@ pub fn deadline(hold: &Hold, scope: &dyn Scope, budget: &mut Budget) -> Result<T
     }
 }
 
-/// Hears an event of the entity or topic: one of the trigger's own patterns or of [`Trigger::hold_patterns`]. `fired` is
-/// what the gates before this one said. `happened` is the earliest time at which the change can have come about, and the
-/// time runs from the scope's now: so it is never too short, and no change within it is overlooked.
+/// Hears an event of the entity or topic: one of the trigger's own patterns or of [`Trigger::hold_patterns`]. `fired`:
+/// did the gates before this one let the event pass? `happened` is the earliest time at which the change can have come
+/// about, and the time runs from the scope's now: so it is never too short, and no change within it is overlooked.
 pub fn hear(
     trigger: &Trigger,
     armed: Option<&Armed>,
@@ -120,8 +121,9 @@ pub fn hear(
     if fired { begin(budget, Some(over)) } else { Heard::Cancel(over) }
 }
 
-/// The time is up. `trigger` is the one with the same name in the active version, if there is one; the scope's `new` is
-/// the entity as it is now. The automation's condition is looked at now, not when the time began.
+/// Decides when the time of a hold is up. `trigger` is the one with the same name in the active version, if there is
+/// one; the scope's `new` is the entity as it is now. The automation's condition is looked at now, not when the time
+/// began.
 pub fn expire(
     trigger: Option<&Trigger>,
     armed: &Armed,
@@ -152,7 +154,7 @@ fn changed() -> Reason {
     Reason::new(Code::HoldTriggerChanged, "the trigger is the one that was armed", "it was redefined")
 }
 
-/// Is what armed it still so?
+/// Is the state that armed the hold still so?
 fn still_holds(trigger: &Trigger, armed: &Armed, scope: &dyn Scope, budget: &mut Budget) -> Result<(), Reason> {
     let now = root_of(scope, "new")
         .map_err(|error| Reason::new(Code::HoldBroken, "the entity can be read", ExprError::from(error).message))?;
@@ -170,7 +172,8 @@ fn still_holds(trigger: &Trigger, armed: &Armed, scope: &dyn Scope, budget: &mut
         .map_err(|reason| Reason { code: Code::HoldBroken, ..reason })
 }
 
-/// The whole change since before it was armed: `old` is what was then, everything else is what is now.
+/// The whole change since before the hold was armed: `old` is the entity of that time, all other roots are those of
+/// now.
 struct Since<'a> {
     armed: &'a Armed,
     now: &'a dyn Scope,

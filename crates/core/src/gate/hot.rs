@@ -8,16 +8,16 @@ use crate::definition::{in_words, spelled};
 use crate::value::Timestamp;
 use serde_json::{Value as Json, json};
 
-/// So many within a time.
+/// A limit: so many executions within a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// How many are allowed.
+    /// How many executions are allowed.
     pub count: u64,
     /// Within so many microseconds.
     pub within: i64,
 }
 
-/// What is counted.
+/// The executions that a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
     /// All executions, against the author's own limit.
@@ -41,7 +41,7 @@ const USUAL: [(Check, Rate); 3] = [
 pub const STORM: u64 = 20;
 const MINUTE: i64 = 60_000_000;
 
-/// What started the execution.
+/// The cause of the execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cause {
     /// An update of an entity.
@@ -53,11 +53,11 @@ pub struct Cause {
 /// An automation that is executed too often.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hot {
-    /// What was counted.
+    /// The executions that were counted.
     pub check: Check,
-    /// Against which limit.
+    /// The limit that they were counted against.
     pub limit: Rate,
-    /// How many, this one included.
+    /// How many executions, this one included.
     pub count: u64,
 }
 
@@ -73,7 +73,7 @@ impl Check {
     }
 }
 
-/// Which counts are needed. The author's limit stands alone.
+/// The checks to make, with their limits. The author's limit stands alone.
 pub fn checks(custom: Option<Rate>, cause: Cause) -> Vec<(Check, Rate)> {
     if let Some(rate) = custom {
         return vec![(Check::Custom, rate)];
@@ -104,13 +104,13 @@ pub fn judge(
 }
 
 impl Hot {
-    /// Why nothing is executed.
+    /// Why the run executes no step.
     pub fn reason(&self) -> Reason {
         let clause = format!("at most {} executions within {}", self.limit.count, in_words(self.limit.within));
         Reason::new(Code::Hot, clause, format!("this is number {} ({})", self.count, self.check.word()))
     }
 
-    /// What is stored with the automation that is paused for it.
+    /// The details that are stored with the automation that is paused because of this.
     pub fn disable_details(&self, at: Timestamp) -> Json {
         json!({
             "disabled_by": "system",
@@ -129,7 +129,7 @@ impl Hot {
 pub struct Chain {
     /// How many runs led to the event.
     pub depth: i16,
-    /// How many runs are allowed to.
+    /// How many runs are allowed to lead to an event.
     pub limit: i16,
     /// One of those runs is of the automation that the event would have started.
     pub own: bool,
@@ -145,7 +145,7 @@ impl Chain {
         self.own && !self.called
     }
 
-    /// Why nothing is executed.
+    /// Why the event at the end of the chain starts nothing.
     pub fn reason(&self) -> Reason {
         let clause = format!("at most {} runs that cause one another", self.limit);
         Reason::new(
@@ -168,8 +168,8 @@ impl Chain {
     }
 }
 
-/// Is it worth a warning that an automation was executed so often within the last minute? It never holds anything back,
-/// and is said once a minute.
+/// Is it worth a warning that an automation was executed so often within the last minute? The warning never holds
+/// anything back, and comes once a minute.
 pub fn storm(executions: u64, warned: Option<Timestamp>, now: Timestamp) -> bool {
     executions > STORM && warned.is_none_or(|at| now.0.saturating_sub(at.0) >= MINUTE)
 }

@@ -1,5 +1,6 @@
-//! What an occurrence is counted or held under, and what makes two events the same. Never one key for all: what cannot
-//! be told apart by expression is told apart by entity, or else by topic; and tenants are always apart.
+//! The keys under which occurrences are counted or held, and by which equal events are found. Never one key for all:
+//! events that cannot be told apart by expression are told apart by entity, or else by topic; and tenants are always
+//! apart.
 
 use crate::expr::{Budget, Expr, Scope};
 use crate::value::Value;
@@ -15,7 +16,7 @@ pub fn context(tenant: Option<&str>, kind: Option<&str>, entity: Option<&str>, t
     }
 }
 
-/// The partition of a window: what `per` says, or the event's own key if that is empty or cannot be worked out.
+/// The partition of a window: the value of `per`, or the event's own key if that is empty or cannot be worked out.
 pub fn partition(
     per: Option<&Expr>,
     scope: &dyn Scope,
@@ -35,8 +36,8 @@ pub fn dedup(key: &Expr, scope: &dyn Scope, budget: &mut Budget, tenant: Option<
     key.eval(scope, budget).ok().as_ref().and_then(text).map(|text| join(tenant, "key", &text))
 }
 
-/// The key under which runs of an automation exclude each other: what its `key` says, or the entity; `None` if neither
-/// is there, and then they are all alike.
+/// The key under which runs of an automation exclude each other: the value of its `key`, or the entity; `None` if
+/// neither is there, and then the runs are all alike.
 pub fn run(
     key: Option<&Expr>,
     scope: &dyn Scope,

@@ -2,8 +2,8 @@
 //!
 //! config -> filter -> window -> hold_for -> condition -> dedup -> hot flow -> mode -> limits
 //!
-//! Every gate is a pure function: the caller brings the event, the time, the counts and the rows, and stores what the
-//! gate says.
+//! Every gate is a pure function: the caller brings the event, the time, the counts and the rows, and stores the gate's
+//! decision.
 
 pub mod admission;
 pub mod apart;
@@ -28,13 +28,13 @@ pub enum Gate {
     Config,
     /// The trigger's filter.
     Filter,
-    /// So many within a time.
+    /// So many occurrences within a time.
     Window,
-    /// It must stay so for a time.
+    /// The state that fired the trigger must last for a time.
     Hold,
     /// The automation's condition.
     Condition,
-    /// An equal event was there before. Only what would have started a run counts as having been there.
+    /// An equal event was there before. Only events that would have started a run count as having been there.
     Dedup,
     /// Too many executions.
     HotFlow,
@@ -92,9 +92,9 @@ pub enum Code {
     ColumnsUnchanged,
     /// The field has the value it had.
     Unchanged,
-    /// It did not come from the right value.
+    /// The field did not have the right value before.
     OtherFrom,
-    /// It did not come to the right value.
+    /// The field does not have the right value now.
     OtherTo,
     /// The number is not inside the range.
     Outside,
@@ -106,15 +106,15 @@ pub enum Code {
     FilterFalse,
     /// The filter could not be worked out.
     FilterError,
-    /// Not yet so many occurrences.
+    /// Too few occurrences within the window yet.
     WindowNotFull,
-    /// More occurrences, but it has fired for them.
+    /// More occurrences than the window needs, but it has fired for them.
     WindowFired,
-    /// What was held is no longer so.
+    /// The state that was held is no longer so.
     HoldBroken,
-    /// The entity came or went while something was held.
+    /// The entity came or went during the hold.
     HoldEntityGone,
-    /// What says how long is no duration.
+    /// The text that says how long to hold is no duration.
     HoldInvalid,
     /// The trigger is not the one that was armed.
     HoldTriggerChanged,
@@ -149,7 +149,7 @@ impl Code {
         self.entry().1
     }
 
-    /// The gate that says so.
+    /// The gate that says no with this code.
     pub fn gate(self) -> Gate {
         self.entry().2
     }
@@ -160,14 +160,14 @@ impl Code {
     }
 }
 
-/// A gate's no: the first clause that was not fulfilled, and what was found instead.
+/// A gate's no: the first clause that was not fulfilled, and the value found instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// For programs.
+    /// The reason for programs.
     pub code: Code,
-    /// What was asked for, such as `status to "paid"`.
+    /// The requirement, such as `status to "paid"`.
     pub clause: String,
-    /// What was found, such as `it is "new"`; empty if there is nothing to add.
+    /// The value found, such as `it is "new"`; empty if there is nothing to add.
     pub found: String,
 }
 

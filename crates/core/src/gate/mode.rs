@@ -1,7 +1,7 @@
-//! What a firing does while runs of the same automation with the same key are under way.
+//! The mode gate: decides on a firing while runs of the same automation with the same key are under way.
 //!
-//! The caller holds a lock on automation and key from reading the runs to writing what follows. Under way is what is
-//! pending, running or waiting.
+//! The caller holds a lock on automation and key from reading the runs to writing the results of the decision. A run is
+//! under way while it is pending, running or waiting.
 
 use super::{Code, Reason};
 use crate::definition::Mode;
@@ -14,31 +14,31 @@ pub const DEFAULT_MAX_RUNS: u32 = 10;
 pub struct ActiveRun {
     /// Its id.
     pub id: i64,
-    /// It has not begun: it waits for its turn.
+    /// The run has not begun: it waits for its turn.
     pub queued: bool,
 }
 
-/// What becomes of the firing.
+/// The decision on a firing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
     /// Start.
     Start,
-    /// Wait behind so many others.
+    /// Wait behind so many other runs.
     Queue {
-        /// Runs that come first, with the one under way.
+        /// Runs that come first, including the one under way.
         behind: usize,
     },
-    /// Cancel these in the same transaction, then start.
+    /// Cancel these runs in the same transaction, then start.
     Restart {
-        /// All that are under way, queued ones too.
+        /// All runs that are under way, queued ones too.
         cancel: Vec<i64>,
     },
     /// Do not start.
     Skip(Reason),
 }
 
-/// Decides. `active` are the runs under way with the same key, oldest first. Without a key (`keyed` is false) they are
-/// all runs of the automation and tenant.
+/// Decides on a firing. `active` are the runs under way with the same key, oldest first. Without a key (`keyed` is
+/// false) they are all runs of the automation and tenant.
 pub fn enter(mode: Mode, max_runs: Option<u32>, keyed: bool, active: &[ActiveRun]) -> Entry {
     let most = match (max_runs, mode, keyed) {
         (Some(most), ..) => most,
@@ -68,8 +68,8 @@ pub fn enter(mode: Mode, max_runs: Option<u32>, keyed: bool, active: &[ActiveRun
     }
 }
 
-/// Whose turn it is when a run of mode `queued` has ended: the oldest that waits, if none has begun. `active` is oldest
-/// first and does not hold the one that ended.
+/// The run whose turn it is when a run of mode `queued` has ended: the oldest that waits, if none has begun. `active`
+/// is oldest first and does not hold the run that ended.
 pub fn next_in_queue(active: &[ActiveRun]) -> Option<i64> {
     match active.iter().any(|run| !run.queued) {
         true => None,

@@ -1,5 +1,5 @@
-//! Filters that take too long. One process asks the filters of all owners, so an automation whose filters take more than
-//! their share of it is paused before it holds up the others.
+//! Filters that take too long. One process evaluates the filters of all owners, so an automation whose filters take
+//! more than their share of its time is paused before it holds up the other automations.
 
 use crate::value::Timestamp;
 use serde_json::{Value as Json, json};
@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 pub const FAILURES: u32 = 10;
 /// The actor recorded for an automation that was paused because of slow filters.
 pub const ACTOR: &str = "system:slow-filter";
-/// The most that an owner can have saved up, in microseconds.
+/// The most time that an owner can have saved up, in microseconds.
 const FULL: i64 = 2_000_000;
 /// For each so many microseconds that pass, an owner's filters may take one more microsecond.
 const SHARE: i64 = 10;
@@ -21,7 +21,7 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// A full one, at an instant in microseconds.
+    /// A full allowance, at an instant in microseconds.
     pub fn new(at: i64) -> Allowance {
         Allowance { left: FULL, at }
     }
@@ -37,7 +37,7 @@ impl Allowance {
     }
 }
 
-/// Why the filters of an automation are not asked any more.
+/// Why the filters of an automation are not evaluated any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slow {
     /// They used up their budget, so many times in a row.
@@ -47,7 +47,7 @@ pub enum Slow {
 }
 
 impl Slow {
-    /// What happened, in a sentence without a full stop.
+    /// The reason in a sentence without a full stop.
     pub fn told(self) -> String {
         match self {
             Slow::Budget(times) => format!("it used up its budget {times} times in a row"),
@@ -55,7 +55,7 @@ impl Slow {
         }
     }
 
-    /// What is stored with the automation that is paused for it.
+    /// The details that are stored with the automation that is paused because of this.
     pub fn disable_details(self, at: Timestamp, trigger: &str) -> Json {
         json!({
             "disabled_by": "system",

@@ -1,18 +1,21 @@
-//! What a tenant sees of a change that moves an entity from one tenant to another: a deletion if the entity leaves the tenant,
-//! a creation if it comes to the tenant. The old values belong to the first tenant, the new values to the second.
+//! A tenant's view of a change that moves an entity from one tenant to another: a deletion if the entity leaves the
+//! tenant, a creation if it comes to the tenant. The old values belong to the first tenant, the new values to the
+//! second.
 
 /// Most bytes of a tenant's name: counters and pauses of tenants are indexed by it.
 pub const MAX_TENANT: usize = 200;
 
-/// May rows and events of a tenant start runs? Names that begin with an underscore are reserved, and a name can be too long.
+/// May rows and events of a tenant start runs? Names that begin with an underscore are reserved, and a name can be too
+/// long.
 pub fn starts_runs(tenant: &str) -> bool {
     !tenant.starts_with('_') && tenant.len() <= MAX_TENANT
 }
 
-/// What is seen of an update that moves an entity.
+/// A viewer's view of an update that moves an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// The update, with old and new values: for automations and runs without a tenant, and if the tenant stays the same.
+    /// The update, with old and new values: for automations and runs without a tenant, and if the tenant stays the
+    /// same.
     AsItIs,
     /// The entity comes into being: no old values.
     Came,
@@ -22,8 +25,8 @@ pub enum View {
     Nothing,
 }
 
-/// What `viewer` sees of an update: a tenant, or None for automations and runs without a tenant. `from` and `to` are the
-/// entity's tenants before and after.
+/// The view that `viewer` has of an update: a tenant, or None for automations and runs without a tenant. `from` and
+/// `to` are the entity's tenants before and after.
 pub fn view(viewer: Option<&str>, from: Option<&str>, to: Option<&str>) -> View {
     match viewer {
         None => View::AsItIs,

@@ -1,7 +1,7 @@
-//! So many occurrences within a trailing time.
+//! The window gate: so many occurrences within a trailing time.
 //!
-//! The caller keeps one row per qualifying occurrence and partition, locks the partition, and counts each emission once;
-//! then the answer is exact also under concurrency and redelivery.
+//! The caller keeps one row per qualifying occurrence and partition, locks the partition, and counts each emission
+//! once; then the answer is exact also under concurrency and redelivery.
 
 use super::{Code, Reason};
 use crate::definition::in_words;
@@ -13,7 +13,7 @@ use crate::value::{Timestamp, Value};
 pub enum Refire {
     /// With every occurrence.
     Every,
-    /// Only with the one that fills it; it must have emptied before it fires again.
+    /// Only with the occurrence that fills it; the window must have emptied before it fires again.
     Once,
 }
 
@@ -26,11 +26,11 @@ pub struct Window {
     pub within: i64,
     /// Counted apart for each value of this; for each entity if it is not given.
     pub per: Option<Expr>,
-    /// When it fires again.
+    /// When the window fires again.
     pub refire: Refire,
 }
 
-/// What one more occurrence comes to.
+/// The result of counting one more occurrence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counted {
     /// Occurrences within the window, this one included.
@@ -40,7 +40,7 @@ pub struct Counted {
 }
 
 impl Window {
-    /// The earliest instant that still counts. What is older can be forgotten.
+    /// The earliest instant that still counts. Older occurrences can be forgotten.
     pub fn since(&self, now: Timestamp) -> Timestamp {
         Timestamp(now.0.saturating_sub(self.within))
     }
@@ -65,7 +65,7 @@ impl Window {
         Counted { count, verdict }
     }
 
-    /// What expressions see as `window`.
+    /// The value of `window` in expressions.
     pub fn value(&self, count: u64, key: &str) -> Value {
         let whole = |number: u64| Value::int(i64::try_from(number).unwrap_or(i64::MAX));
         Value::object(vec![

@@ -1,7 +1,7 @@
 //! Where a run that repeats a failed run goes on.
 //!
-//! Completed steps are not done again: a lane that had completed stays so, and a lane that failed goes on at the step that
-//! failed. Only a step that the caller names begins anew, with all steps after it in its lane.
+//! Completed steps are not done again: a lane that had completed stays so, and a lane that failed goes on at the step
+//! that failed. Only a step that the caller names begins anew, with all steps after it in its lane.
 
 use super::{Frame, State, Thread, Wait, WaitFor};
 use crate::program::{Op, Program};
@@ -51,9 +51,9 @@ impl State {
         self
     }
 
-    /// The state of a run that is ready to try again, moved to a step. At a step of the run itself the run begins there,
-    /// with what the steps gave back and the variables outside of blocks. At a step of a lane, that lane goes on there and
-    /// the others stay as they are.
+    /// The state of a run that is ready to try again, moved to a step. At a step of the run itself the run begins
+    /// there, with the results of its steps and the variables outside of blocks. At a step of a lane, that lane goes on
+    /// there and the others stay as they are.
     pub fn at(mut self, program: &Program, id: &str) -> Result<State, NoStart> {
         let step = program.steps.iter().position(|step| step.id == id).ok_or(NoStart::Unknown)?;
         if !program.can_begin(step) {

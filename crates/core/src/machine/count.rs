@@ -1,9 +1,10 @@
 //! How many steps a run may take.
 //!
-//! `max_steps` is there to end runs that would never end by themselves: branches back, `repeat_while`, `repeat_until`. A loop
-//! whose rounds are known when it begins (`for_each`, `repeat_count`) ends anyway, so its rounds do not add up: each round
-//! begins with the count with which the first began. An endless loop inside of one round is still cut off, and so is a branch
-//! that comes back to the loop, because the loop itself and its last round count. [`MOST_STEPS`] bounds the size of a run.
+//! `max_steps` is there to end runs that would never end by themselves: branches back, `repeat_while`, `repeat_until`.
+//! A loop whose rounds are known when it begins (`for_each`, `repeat_count`) ends anyway, so its rounds do not add up:
+//! each round begins with the count with which the first began. An endless loop inside of one round is still cut off,
+//! and so is a branch that comes back to the loop, because the loop itself and its last round count. [`MOST_STEPS`]
+//! bounds the size of a run.
 
 use super::{Frame, Machine, error};
 use crate::value::Value;

@@ -1,4 +1,4 @@
-//! What becomes of a run when something has failed.
+//! Failure: the next move of a run when a step or the run itself has failed.
 
 use super::{End, Failing, Kept, Machine, Record, Thread, WaitFor};
 use crate::condition::Condition;
@@ -13,8 +13,8 @@ impl Machine<'_> {
         self.try_again_or_fail(self.place_of(thread), None, Vec::new(), error, now);
     }
 
-    /// The step at which a thread stands has failed, begun at `since` if not just now. `given` is what it leaves behind
-    /// beside the error.
+    /// The step at which a thread stands has failed, begun at `since` if not just now. `given` are the fields that it
+    /// leaves behind beside the error.
     pub(crate) fn try_again_or_fail(
         &mut self,
         place: usize,
@@ -58,7 +58,7 @@ impl Machine<'_> {
             })
             .collect();
         self.records.extend(waiting);
-        // What was to come next does not: it has failed.
+        // Steps that were to come next will not be taken: record them as failed.
         let next: Vec<usize> = (0..self.state.threads.len())
             .filter(|place| self.state.threads[*place].wait.is_none())
             .filter_map(|place| match self.program.code.get(self.state.threads[place].pc) {
@@ -76,7 +76,7 @@ impl Machine<'_> {
         }
     }
 
-    /// A step has failed, and there is nothing to be tried again.
+    /// A step has failed and is not tried again.
     pub(crate) fn failed(&mut self, place: usize, number: usize, error: Value) {
         self.failed_for_good(place, number, None, Vec::new(), error);
     }
@@ -123,7 +123,7 @@ impl Machine<'_> {
             None => error,
         };
         let failing = Failing { reason: reason.to_owned(), step, error: Kept(error), threads: Vec::new() };
-        // The failed run of a row is for the step to see, which fails with it unless it is to go on.
+        // The failed run of a row is reported to its `bulk` step, which fails with it unless it is to go on.
         let on_failure = self.program.on_failure.filter(|_| self.state.item.is_none());
         match (on_failure, self.state.failing.take()) {
             (_, Some(first)) => self.end_failed(first),
@@ -139,7 +139,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The run ends as failed, and its state says where that was.
+    /// Ends the run as failed; its state keeps where the run failed.
     pub(super) fn end_failed(&mut self, failing: Failing) {
         let Failing { reason, step, error, threads } = failing;
         let end = End { status: StopStatus::Failed, reason: Some(reason), step, error: Some(error.0) };
@@ -149,7 +149,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The run has ended: nothing can wake it any more.
+    /// Ends the run: nothing can wake it any more.
     pub(crate) fn finish(&mut self, end: End) {
         self.abandon_runs();
         self.end = Some(end);
@@ -158,7 +158,7 @@ impl Machine<'_> {
     /// Goes on behind the step at which a failed run stands.
     pub fn pass_over(&mut self) {
         let (number, _) = self.current(0);
-        // if it stands at a parallel step, that goes with its lanes
+        // at a parallel step, its lanes are passed over with it
         self.state.threads.truncate(1);
         self.record(number, "skipped", None, None);
         self.step_past(0, number);
@@ -184,7 +184,7 @@ pub fn error(sqlstate: &str, message: &str, hint: Option<&str>) -> Value {
     Value::object(fields)
 }
 
-/// What went wrong with an expression.
+/// The error value for an expression that could not be evaluated.
 pub fn fault(error: &ExprError, text: &str) -> Value {
     let mut fields =
         vec![("sqlstate".into(), Value::text("22023")), ("message".into(), Value::text(error.message.as_str()))];

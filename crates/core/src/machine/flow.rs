@@ -1,4 +1,4 @@
-//! Where a run goes on: branches, loops, lanes, the end.
+//! The flow of a run: branches, loops, lanes, the end.
 
 use super::{End, Frame, Kept, LaneFailure, MAX_ROUNDS, Machine, Thread, ThreadScope, Wait, WaitFor, error, fault};
 use crate::expr::{Budget, Scope};
@@ -103,7 +103,7 @@ impl Machine<'_> {
             let lane = Thread { id, parent: Some(parent), pc: *pc, vars, wait_result, ..Thread::default() };
             self.state.threads.push(lane);
         }
-        // Not a wait that anything outside could end, so it needs no number.
+        // Nothing outside of the run can end this wait, so it needs no number.
         let what = WaitFor::Lanes { left: lanes.len() as u32, failed: None };
         let thread = &mut self.state.threads[place];
         thread.pc = join;

@@ -1,8 +1,8 @@
-//! The run itself: which step comes next, what it waits for, how it ends.
+//! The run itself: its next step, its waits, its end.
 //!
-//! The machine decides and remembers; it does nothing. Whoever drives it performs the steps it names, tells it how they
-//! went, keeps its [`State`] while it waits and wakes it. A run that is taken up again after a crash, in another process
-//! or years later, is the same machine with the same state.
+//! The machine decides and remembers; it does nothing. Its caller performs the steps it names, reports how they went,
+//! keeps its [`State`] while it waits and wakes it. A run that is taken up again after a crash, in another process or
+//! years later, is the same machine with the same state.
 
 mod again;
 mod count;
@@ -34,7 +34,7 @@ const LONGEST_WALK: usize = 1000;
 /// Most rounds of any loop.
 pub const MAX_ROUNDS: u32 = 10_000;
 
-/// What to do next.
+/// The next thing that the caller of the machine has to do.
 #[derive(Debug)]
 pub enum Next {
     /// Perform this step of this thread, then say how it went.
@@ -53,9 +53,9 @@ pub enum Next {
 /// How a run ended.
 #[derive(Clone, Debug)]
 pub struct End {
-    /// The word.
+    /// The status that the run ends with.
     pub status: StopStatus,
-    /// Why, if not because all was done.
+    /// Why the run ended, if not because all steps were done.
     pub reason: Option<String>,
     /// The step that failed.
     pub step: Option<String>,
@@ -63,7 +63,7 @@ pub struct End {
     pub error: Option<Value>,
 }
 
-/// Something to be put down in the history.
+/// A step's entry in the history of the run.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// Number of the step.
@@ -72,36 +72,36 @@ pub struct Record {
     pub status: &'static str,
     /// Which try this was.
     pub attempt: u32,
-    /// When it began, if not just now.
+    /// When the step began, if not just now.
     pub since: Option<i64>,
-    /// What it gave back.
+    /// The result of the step.
     pub result: Option<Value>,
-    /// Why it failed.
+    /// The error of the step, if it failed.
     pub error: Option<Value>,
 }
 
-/// A run under way.
+/// A run under way: its program and its state.
 pub struct Machine<'p> {
     program: &'p Program,
-    /// Where it stands.
+    /// The state of the run.
     pub state: State,
-    /// Decides what chance decides.
+    /// Seed of the random choices of the run.
     seed: u64,
-    /// What a signal's key is compared with, unless the step says otherwise.
+    /// The key that a signal must have, unless the step gives another.
     key: Option<String>,
     steps: OnceCell<Value>,
     records: Vec<Record>,
     abandoned: Vec<i64>,
     warnings: Vec<(usize, String)>,
-    /// The thread whose step was named and has not been heard of.
+    /// The thread whose step was named last and whose outcome was not reported yet.
     named: Option<u32>,
-    /// A step has given something back since waits were last looked at.
+    /// A step has given a result since waits were last looked at.
     news: bool,
     end: Option<End>,
 }
 
 impl<'p> Machine<'p> {
-    /// Takes up a run where it stands.
+    /// Takes up a run in a state.
     pub fn new(program: &'p Program, state: State, seed: u64, key: Option<String>) -> Machine<'p> {
         Machine {
             program,
@@ -118,7 +118,7 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// What it runs.
+    /// The program of the run.
     pub fn program(&self) -> &'p Program {
         self.program
     }
@@ -128,7 +128,7 @@ impl<'p> Machine<'p> {
         self.state.threads[self.place_of(thread)].failed + 1
     }
 
-    /// What has happened since this was last asked.
+    /// Removes and returns the records of steps made since the last call.
     pub fn take_records(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.records)
     }
@@ -143,12 +143,12 @@ impl<'p> Machine<'p> {
         std::mem::take(&mut self.warnings)
     }
 
-    /// What the expressions of a thread see.
+    /// The scope of a thread's expressions.
     pub fn scope<'a>(&'a self, thread: u32, world: &'a dyn Scope) -> ThreadScope<'a> {
         ThreadScope::new(world, &self.state, &self.state.threads[self.place_of(thread)], &self.steps)
     }
 
-    /// The same, by the place of the thread in the state.
+    /// As [`Machine::scope`], by the place of the thread in the state.
     pub(crate) fn scope_at<'a>(&'a self, place: usize, world: &'a dyn Scope) -> ThreadScope<'a> {
         ThreadScope::new(world, &self.state, &self.state.threads[place], &self.steps)
     }
@@ -159,12 +159,12 @@ impl<'p> Machine<'p> {
         text.map_err(|problem| fault(&problem, template.text()))
     }
 
-    /// The condition of a wait could not be evaluated.
+    /// Notes that the condition of a wait could not be evaluated.
     pub(crate) fn warn(&mut self, step: usize, message: String) {
         self.warnings.push((step, message));
     }
 
-    /// What a signal's key is compared with, unless the step says otherwise.
+    /// The key that a signal must have, unless the step gives another.
     pub(crate) fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
@@ -173,18 +173,18 @@ impl<'p> Machine<'p> {
         self.state.threads.iter().position(|other| other.id == thread).unwrap_or_default()
     }
 
-    /// The variables of the run, which are what it gives back.
+    /// The variables of the run, which are its result.
     pub fn output(&self) -> Value {
         self.state.threads.first().map_or(Value::Null, |thread| {
-            // what a loop hides is local to it
+            // variables of a loop are local to it: take those around the outermost frame
             thread.frames.first().map_or_else(|| thread.vars.0.clone(), |frame| frame.vars.0.clone())
         })
     }
 
     /// Walks on until a step is to be performed, every thread waits, or the run has ended.
     ///
-    /// A walk that goes on for long without any step to perform, such as a loop whose steps are all left out, lets others
-    /// have their turn: it could not be interrupted.
+    /// A walk that goes on for long without any step to perform, such as a loop whose steps are all left out, lets
+    /// other runs have their turn: it could not be interrupted.
     pub fn advance(&mut self, world: &dyn Scope) -> Next {
         for _ in 0..LONGEST_WALK {
             if let Some(end) = &self.end {
@@ -266,7 +266,8 @@ impl<'p> Machine<'p> {
         self.done(thread, Some(result));
     }
 
-    /// The same, for a caller that keeps the record itself. None if nothing that follows could read the result.
+    /// As [`Machine::succeed`], for a caller that keeps the record itself. None if no expression that follows could
+    /// read the result.
     pub fn done(&mut self, thread: u32, result: Option<Value>) {
         let place = self.place_of(thread);
         if let Some(result) = result {
@@ -283,7 +284,7 @@ impl<'p> Machine<'p> {
         self.suspend(place, step, WaitFor::Run { run }, now, due);
     }
 
-    /// The step that was named last has begun a bulk job and is over when that is.
+    /// The step that was named last has begun a bulk job and is over when the job is.
     pub fn wait_for_bulk(&mut self, thread: u32, job: i64, now: i64) {
         let place = self.place_of(thread);
         let (step, _) = self.current(place);
@@ -291,8 +292,8 @@ impl<'p> Machine<'p> {
         self.suspend(place, step, WaitFor::Bulk { job }, now, due);
     }
 
-    /// Lets others have their turn: every thread that could go on waits for a timer that is due at once. A step that was
-    /// named will be named again.
+    /// Lets other runs have their turn: every thread that could go on waits for a timer that is due at once. A step
+    /// that was named will be named again.
     pub fn pause_here(&mut self, now: i64) {
         for place in 0..self.state.threads.len() {
             if self.state.threads[place].wait.is_none() {
@@ -362,7 +363,7 @@ impl<'p> Machine<'p> {
             .map_err(|error| fault(&error, &text_of(condition)))
     }
 
-    /// Is a step to be done? None if that alone has failed or ended something.
+    /// Is a step to be done? None if deciding that has failed the step or ended the run.
     fn admits(&mut self, place: usize, number: usize, world: &dyn Scope) -> Option<bool> {
         let step = &self.program.steps[number];
         if self.state.threads[place].failed > 0 {
@@ -400,7 +401,7 @@ impl<'p> Machine<'p> {
 }
 
 impl Step {
-    /// The name of its kind.
+    /// The name of the step's kind.
     pub fn kind(&self) -> &'static str {
         self.action.kind().name()
     }

@@ -1,4 +1,4 @@
-//! What the expressions of a thread see: its variables, what the run has done, and the world around.
+//! The scope of a thread's expressions: its variables, the results of the run's steps, and the world around.
 
 use super::state::{Frame, State, Thread};
 use crate::expr::{ExprError, Scope};
@@ -28,7 +28,7 @@ impl<'a> ThreadScope<'a> {
 }
 
 impl<'a> ThreadScope<'a> {
-    /// The loop that the thread is in; that of the thread around it if a lane has none of its own.
+    /// The loop that the thread is in; the loop of the thread around it if a lane has none of its own.
     fn innermost_loop(&self) -> Option<&'a Frame> {
         let mut thread = self.thread;
         loop {

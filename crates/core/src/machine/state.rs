@@ -1,4 +1,4 @@
-//! Where a run stands: what a suspended run remembers, and nothing else.
+//! State of a suspended run: everything that it remembers, and nothing else.
 
 use crate::value::{Timestamp, Value, tagged};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A run between two moves.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct State {
-    /// What goes on side by side; the first is the run itself, the others are lanes.
+    /// The threads of the run; the first is the run itself, the others are lanes.
     pub threads: Vec<Thread>,
     /// Number of the next thread.
     pub next_thread: u32,
@@ -17,7 +17,7 @@ pub struct State {
     /// Steps taken so far, the rounds of all loops included.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub taken: u32,
-    /// What the steps gave back.
+    /// The results of the steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<(String, Kept)>,
     /// The error that failed the run, while its `on_failure` steps are taken.
@@ -49,17 +49,17 @@ pub struct Failing {
     pub step: Option<String>,
     /// The error.
     pub error: Kept,
-    /// Where the run stood.
+    /// The threads when the run failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub threads: Vec<Thread>,
 }
 
-/// A value that is kept as what it is.
+/// A value that is stored with its type.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Kept(#[serde(with = "tagged")] pub Value);
 
-/// One line of a run.
+/// One thread of a run: the run itself, or a lane.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Thread {
     /// Its number.
@@ -69,7 +69,7 @@ pub struct Thread {
     pub parent: Option<u32>,
     /// The next instruction.
     pub pc: usize,
-    /// Loops and local variables it is inside of.
+    /// The loops and blocks with local variables that the thread is inside of, outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub frames: Vec<Frame>,
     /// Its variables.
@@ -81,7 +81,7 @@ pub struct Thread {
     /// How often the step at `pc` has been tried and failed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failed: u32,
-    /// What it waits for; None if it can go on.
+    /// Its wait; None if it can go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<Wait>,
 }
@@ -94,12 +94,12 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// A loop, or a stretch with variables of its own.
+/// A loop, or a block with variables of its own.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Frame {
-    /// The variables around it.
+    /// The variables around the block.
     pub vars: Kept,
-    /// Which round of a loop this is, from 1; 0 if it is none.
+    /// Which round of a loop this is, from 1; 0 if the frame is no loop.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub round: u32,
     /// How many rounds there will be, if that is known.
@@ -113,24 +113,25 @@ pub struct Frame {
     pub items: Option<Kept>,
 }
 
-/// What a thread waits for.
+/// The wait of a thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wait {
-    /// Its number within the run: whoever wakes the run names it, and is late if it is there no more.
+    /// Its number within the run. A wake-up names this number; if the run has no such wait any more, the wake-up is
+    /// late.
     pub no: i32,
     /// The step.
     pub step: usize,
-    /// What for.
+    /// The kind of thing that ends the wait.
     #[serde(rename = "for")]
     pub what: WaitFor,
     /// Since when, in microseconds since 1970.
     pub since: i64,
-    /// When it is over in any case.
+    /// When the wait is over in any case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<i64>,
 }
 
-/// What can end a wait.
+/// The kinds of things that can end a wait.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitFor {
@@ -138,7 +139,7 @@ pub enum WaitFor {
     Delay,
     /// Time, after which the step is tried again.
     Retry,
-    /// Nothing: others were to have their turn.
+    /// Nothing: the run let other runs have their turn.
     Turn,
     /// A condition.
     Until,
@@ -168,12 +169,12 @@ pub enum WaitFor {
     Lanes {
         /// How many are still under way.
         left: u32,
-        /// The lanes that have failed.
+        /// The failure of lanes, if some have failed.
         failed: Option<Box<LaneFailure>>,
     },
 }
 
-/// What became of the lanes that failed.
+/// The failure of lanes: its error, and their states.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LaneFailure {
     /// The first error.
@@ -195,7 +196,7 @@ impl State {
         State { threads: vec![Thread::default()], next_thread: 1, next_wait: 1, ..State::default() }
     }
 
-    /// What the run waits for, other than for itself.
+    /// The waits of the run for things outside of it.
     pub fn waits(&self) -> impl Iterator<Item = &Wait> {
         self.threads.iter().filter_map(|thread| thread.wait.as_ref()).filter(|wait| wait.is_outside())
     }
@@ -216,12 +217,12 @@ impl State {
 }
 
 impl Wait {
-    /// Does something outside the run end it?
+    /// Does something outside the run end the wait?
     pub fn is_outside(&self) -> bool {
         !matches!(self.what, WaitFor::Lanes { .. })
     }
 
-    /// When it is over in any case.
+    /// When the wait is over in any case.
     pub fn due(&self) -> Option<Timestamp> {
         self.due.map(Timestamp)
     }

@@ -1,4 +1,4 @@
-//! Waiting: how it begins, what ends it.
+//! The waits of a run: how they begin, and how they end.
 
 use super::{Machine, Record, Wait, WaitFor, error};
 use crate::expr::{Budget, ExprError, References, Scope};
@@ -10,43 +10,43 @@ use std::sync::Arc;
 /// How soon to look again at a condition that reads the clock in a way that cannot be foreseen.
 const LOOK_AGAIN: i64 = 60_000_000;
 
-/// What may end a wait.
+/// An occurrence that may end a wait.
 #[derive(Clone, Debug)]
 pub enum Cause {
-    /// Its time has come.
+    /// The time of a timer has come.
     Timer,
-    /// Something it depends on may have changed.
+    /// Something that the wait's condition depends on may have changed.
     Look,
-    /// An event came; the world shows it.
+    /// An event came; the world has it as `event`.
     Event,
     /// A signal came, with this payload.
     Signal(Value),
-    /// The run or bulk job it waited for has ended: status, what it gave back, its error.
+    /// The run or bulk job it waited for has ended: with this status, result and error.
     Ended {
         /// `completed`, `failed`, `cancelled` ...
         status: String,
-        /// Its variables.
+        /// The variables of that run, or the counts of that job.
         output: Value,
-        /// What failed it.
+        /// The error that failed it.
         error: Value,
     },
-    /// A person said to go on without it.
+    /// A person said to go on without the step.
     Skip,
 }
 
-/// What came of it.
+/// The effect of a wake-up on the wait that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woke {
     /// There is no such wait any more.
     Gone,
-    /// It goes on.
+    /// The wait goes on.
     NotYet,
     /// The run can move.
     Moved,
 }
 
 impl Machine<'_> {
-    /// Something happened that may end a wait. If it did, [`Machine::advance`] goes on from there.
+    /// Tells that something happened that may end a wait. If it did, [`Machine::advance`] goes on from there.
     pub fn wake(&mut self, no: i32, cause: Cause, world: &dyn Scope) -> Woke {
         if self.end.is_some() {
             return Woke::Gone;
@@ -74,7 +74,7 @@ impl Machine<'_> {
             (WaitFor::Event { .. }, Cause::Event) if steps::event_matches(self, place, &wait, world) => {
                 let event = match world.root("event") {
                     Ok(event) => event.cloned().unwrap_or_default(),
-                    // Without its event the wait would go on with null.
+                    // If the event was read as null, the run would go on without its event.
                     Err(error) => {
                         self.warnings.push((wait.step, ExprError::from(error).message));
                         return Woke::NotYet;
@@ -110,7 +110,7 @@ impl Machine<'_> {
 
     fn skip(&mut self, place: usize, wait: &Wait) -> Woke {
         let thread = &self.state.threads[place];
-        // One that has its turn may stand between two steps, and then there is none to skip.
+        // A run that let others have their turn may stand between two steps, and then there is no step to skip.
         if wait.what == WaitFor::Turn
             && !matches!(self.program.code.get(thread.pc), Some(Op::Act(_) | Op::Begin { .. }))
         {
@@ -161,7 +161,7 @@ impl Machine<'_> {
         self.step_on(place);
     }
 
-    /// The entities whose change may end a wait. Only a condition has any.
+    /// The entities whose change may end a wait. Only the wait for a condition has any.
     pub fn references(&self, wait: &Wait, world: &dyn Scope) -> References {
         let Some(condition) = self.program.steps[wait.step].action.awaited() else { return References::default() };
         match self.thread_of(wait) {
@@ -173,7 +173,8 @@ impl Machine<'_> {
         }
     }
 
-    /// When time alone may end a wait before it is over.
+    /// When to evaluate the condition of a wait again because time alone may make it true; None if not before its
+    /// timeout.
     pub fn look_again(&self, wait: &Wait, world: &dyn Scope) -> Option<Timestamp> {
         let condition = self.program.steps[wait.step].action.awaited()?;
         let scope = self.scope_at(self.thread_of(wait)?, world);
@@ -192,7 +193,7 @@ impl Machine<'_> {
     }
 }
 
-/// `wait` and the step's result: did it end as hoped, and how many seconds were left?
+/// The value of `wait` and the step's result: was the wait fulfilled, and how many seconds were left?
 pub(crate) fn waited(completed: bool, left: Option<i64>) -> Value {
     let seconds = |micros: i64| {
         let micros = micros.max(0);

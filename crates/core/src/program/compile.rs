@@ -15,7 +15,7 @@ pub fn compile(document: &Document) -> Result<Program, Vec<Problem>> {
     if problems.is_empty() { Ok(program) } else { Err(problems) }
 }
 
-/// Compiles what can be compiled, and says what is wrong with the rest.
+/// Compiles the parts that can be compiled, and returns the problems of the others.
 pub fn compile_parts(document: &Document) -> (Program, Vec<Problem>) {
     let mut problems = Vec::new();
     let triggers = document.triggers.iter().enumerate().filter_map(|(i, t)| trigger(t, i, &mut problems)).collect();
@@ -71,7 +71,7 @@ pub(crate) struct Block {
     within: Option<usize>,
 }
 
-/// Where a step ended up.
+/// The place of a compiled step.
 struct Place {
     pc: usize,
     block: Block,
@@ -80,7 +80,7 @@ struct Place {
     no: Option<String>,
 }
 
-/// Steps and instructions while they are made.
+/// The steps and instructions of a program while they are made.
 pub(crate) struct Compiler {
     pub steps: Vec<Step>,
     places: Vec<Place>,
@@ -91,13 +91,13 @@ pub(crate) struct Compiler {
 }
 
 impl Compiler {
-    /// A block that no other is around.
+    /// A block that is inside of no other block.
     fn outermost(&mut self) -> Block {
         self.blocks += 1;
         Block { chain: vec![self.blocks], ..Block::default() }
     }
 
-    /// A block of a step's own.
+    /// A block inside of a step.
     pub fn inside(&mut self, block: &Block, step: usize, frames: usize) -> Block {
         self.blocks += 1;
         let mut chain = block.chain.clone();
@@ -147,8 +147,8 @@ impl Compiler {
         });
         let retry = def.get("retry").and_then(|given| Retry::read(given, &mut parts));
         let mut tries = Tries { timeout_ms, retry };
-        // A step that could not be compiled has left a problem behind, and the program will not be used: the action that
-        // stands in its place does not matter.
+        // A step that could not be compiled has left a problem behind, and the program will not be used: the action
+        // that stands in its place does not matter.
         let action = def.kind().compile(def, &mut tries, &mut parts).unwrap_or(Action::Sequence(Sequence));
         self.steps.push(Step {
             id: def.id().to_owned(),

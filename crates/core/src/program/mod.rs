@@ -19,14 +19,14 @@ use crate::condition::Condition;
 use crate::definition::{OnPause, Ordering};
 use crate::expr::Expr;
 
-/// What an automation does.
+/// An automation compiled for execution.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// What starts it.
+    /// The triggers that start it.
     pub triggers: Vec<Trigger>,
     /// Checked before each run.
     pub condition: Option<Condition>,
-    /// Names what a run is about.
+    /// The expression for the key of a run.
     pub key: Option<Expr>,
     /// Every step, also those inside others, in the order of the document; those of `on_failure` come last.
     pub steps: Vec<Step>,
@@ -34,17 +34,17 @@ pub struct Program {
     pub code: Vec<Op>,
     /// Where the steps begin that are taken when a run has failed.
     pub on_failure: Option<usize>,
-    /// Whose runs start in order.
+    /// The runs among which each starts in the order of its event.
     pub ordering: Ordering,
-    /// What becomes of runs under way when it is paused.
+    /// How runs under way are treated when the automation is paused.
     pub on_pause: OnPause,
     /// Most steps a run may execute.
     pub max_steps: u32,
     /// How long a run may take, in microseconds.
     pub timeout: Option<i64>,
-    /// Only events of this tenant.
+    /// Only events of this tenant start runs.
     pub tenant: Option<String>,
-    /// What holds runs back.
+    /// The limits on its runs: mode, rates, locks.
     pub limits: Limits,
 }
 
@@ -55,38 +55,38 @@ pub struct Step {
     pub id: String,
     /// Where it stands in the document, e.g. `steps[0].lanes[1]`.
     pub path: String,
-    /// What it does.
+    /// The action of the step, with its texts parsed.
     pub action: Action,
-    /// It is skipped unless this holds.
+    /// The step is skipped unless this holds.
     pub condition: Option<Condition>,
-    /// The run goes on though it failed.
+    /// The run goes on though the step failed.
     pub continue_on_error: bool,
-    /// How long it may take, in milliseconds.
+    /// How long the step may take, in milliseconds.
     pub timeout_ms: Option<i64>,
-    /// How often, and when, it is tried again.
+    /// How often, and when, the step is tried again.
     pub retry: Option<Retry>,
     /// A wait that was not fulfilled in time is no failure.
     pub continue_on_timeout: bool,
-    /// False leaves it out.
+    /// False leaves the step out.
     pub enabled: bool,
-    /// The step that it is inside of, if no lane begins in between.
+    /// The step that this step is inside of, if no lane begins in between.
     pub within: Option<usize>,
-    /// How many frames are open where it stands.
+    /// How many frames are open where the step stands.
     pub frames: usize,
 }
 
 /// How a `stop` ends the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopStatus {
-    /// All is well.
+    /// The run has completed.
     Completed,
     /// The run has failed.
     Failed,
-    /// It is not to go on.
+    /// The run is cancelled.
     Cancelled,
 }
 
-/// Where a branch goes.
+/// The place at which a branch goes on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     /// Number of the step.
@@ -108,12 +108,12 @@ pub enum Op {
     Begin {
         /// The step.
         step: usize,
-        /// What comes after it.
+        /// The instruction after the step.
         past: usize,
     },
-    /// Ends it.
+    /// Ends that step.
     End(usize),
-    /// Goes on elsewhere.
+    /// Goes on at another instruction.
     Jump(usize),
     /// Goes on at `otherwise` unless the condition of this way holds.
     Way {
@@ -121,14 +121,14 @@ pub enum Op {
         step: usize,
         /// Which of its ways.
         way: usize,
-        /// What comes next.
+        /// The instruction for the next way.
         otherwise: usize,
     },
     /// Begins a loop, or goes on at `done` if there is nothing to do.
     Loop {
         /// The step.
         step: usize,
-        /// What comes after the loop.
+        /// The instruction after the loop.
         done: usize,
     },
     /// Begins the next round at `body`, or ends the loop.
@@ -140,7 +140,7 @@ pub enum Op {
     },
     /// From here on, variables are local.
     Open,
-    /// Variables are again what they were.
+    /// Variables have again the values from before `Open`.
     Close,
     /// Begins a thread at each of these and waits for all of them.
     Fork {
@@ -156,7 +156,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// The step it is about.
+    /// The step that the instruction is about.
     pub(crate) fn step(&self) -> Option<usize> {
         match self {
             Op::Act(step)
@@ -178,7 +178,7 @@ impl Program {
         first.unwrap_or(self.code.len())
     }
 
-    /// The instruction behind a step, whatever is inside of it.
+    /// The instruction behind a step and all steps inside of it.
     pub(crate) fn past(&self, step: usize) -> usize {
         let behind = self.code.iter().enumerate().find_map(|(pc, op)| match op {
             Op::Act(found) if *found == step => Some(pc + 1),
@@ -190,7 +190,7 @@ impl Program {
 }
 
 impl Program {
-    /// Every condition in it, wherever it stands.
+    /// Every condition in the program: its own, those of triggers and those of steps.
     pub fn conditions(&self) -> Vec<&Condition> {
         let filters = self.triggers.iter().filter_map(|trigger| trigger.filter.as_ref());
         let steps = self.steps.iter().flat_map(|step| step.condition.iter().chain(step.action.conditions()));
@@ -199,7 +199,8 @@ impl Program {
 }
 
 impl Program {
-    /// Does it name a kind: is it started by changes of its entities, does it wait for them, does a condition read them?
+    /// Does the program name a kind: is it started by changes of its entities, does it wait for them, does a condition
+    /// read them?
     pub fn names_kind(&self, kind: &str) -> bool {
         let is_of = |topic: &str| crate::topic::canonical(topic.trim()).split('.').next() == Some(kind);
         let starts = |trigger: &Trigger| {

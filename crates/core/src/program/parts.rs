@@ -8,7 +8,7 @@ use crate::template::{JsonTemplate, Template};
 use crate::value::Duration;
 use serde_json::Value as Json;
 
-/// A step, or whatever else has texts, and where problems with it go.
+/// A step, or another part of a document that has texts, and the list to which problems with it are added.
 pub(crate) struct Parts<'a> {
     /// Its path in the document.
     pub path: String,
@@ -19,13 +19,13 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// A field has a value that it cannot have.
+    /// Adds a problem: a field has a value that it cannot have.
     pub fn wrong(&mut self, field: &str, message: &str, hint: &str) {
         let problem = Problem::shape(self.path_of(field), &self.place, message);
         self.problems.push(if hint.is_empty() { problem } else { problem.hint(hint) });
     }
 
-    /// The same, told by somebody else.
+    /// Adds a problem with an error that its caller was given.
     pub fn refuse(&mut self, field: &str, error: ExprError) {
         self.problems.push(Problem { path: self.path_of(field), place: self.place.clone(), text: None, error });
     }
@@ -69,7 +69,7 @@ impl Parts<'_> {
     pub fn expression(&mut self, given: Option<&Json>, field: &str) -> Option<Expr> {
         let text = shown(given?);
         let trimmed = text.trim();
-        // `{{ x }}` means x: whoever comes from templates writes it so
+        // `{{ x }}` means x: authors that know templates write it so
         let inner = trimmed.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
         self.parsed(Expr::parse(inner.unwrap_or(&text)), field, &text)
     }
@@ -90,7 +90,7 @@ impl Parts<'_> {
         self.length(given, field).map(|duration| duration.total_micros() as i64)
     }
 
-    /// The same, with months and days kept apart.
+    /// As [`Parts::duration`], with months and days kept apart.
     pub fn length(&mut self, given: &Json, field: &str) -> Option<Duration> {
         match duration_text(given).as_deref().and_then(length) {
             Some(duration) => Some(duration),

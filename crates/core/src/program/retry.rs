@@ -1,4 +1,4 @@
-//! Trying a failed step again.
+//! The retry policy of a step: how often, and when, a failed step is tried again.
 
 use super::parts::{Parts, duration_text};
 use crate::value::{Duration, Number};
@@ -37,8 +37,8 @@ pub enum Backoff {
 }
 
 impl Retry {
-    /// Microseconds to wait after so many failed tries (from 1), None if it is not to be tried again. `seed` decides the
-    /// jitter, so that the same run gives the same answer.
+    /// Microseconds to wait after so many failed tries (from 1), None if it is not to be tried again. `seed` decides
+    /// the jitter, so that the same run gives the same answer.
     pub fn delay(&self, failed: u32, seed: u64) -> Option<i64> {
         if failed > self.max {
             return None;
@@ -159,8 +159,8 @@ fn exponential(fields: &serde_json::Map<String, Json>, parts: &mut Parts<'_>) ->
     Some(Backoff::Exponential { base: base?, factor: factor?, cap: cap?, jitter: jitter? })
 }
 
-/// A duration that is not negative and not longer than a Postgres timestamp can bear; a bare number means seconds, as in
-/// an interval.
+/// A duration that is not negative and not longer than a Postgres timestamp can bear; a bare number means seconds, as
+/// in an interval.
 pub(crate) fn length(text: &str) -> Option<Duration> {
     let text = text.trim();
     let duration = Duration::parse(text)
@@ -173,7 +173,7 @@ pub(super) fn micros(text: &str) -> Option<i64> {
     length(text).map(|duration| duration.total_micros() as i64)
 }
 
-/// Ten thousand years: within what a timestamp holds, whenever it is added.
+/// Ten thousand years: within the range of a timestamp, whenever it is added.
 const MAX_MICROS: i128 = 10_000 * 366 * 86_400 * 1_000_000;
 
 /// May an error of this class go away by itself? Mistakes in the statement and missing rights do not.

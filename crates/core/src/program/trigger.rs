@@ -17,7 +17,7 @@ use serde_json::Value as Json;
 pub struct Trigger {
     /// Its name.
     pub id: String,
-    /// What it fires on.
+    /// The kind of the trigger.
     pub on: On,
     /// Kind of entity, for changes.
     pub kind: Option<String>,
@@ -27,35 +27,35 @@ pub struct Trigger {
     pub columns: Option<Vec<String>>,
     /// Patterns of the topics it listens to; none if it is not enabled.
     pub patterns: Vec<String>,
-    /// What must have happened to the entity.
+    /// The change that the trigger requires of the event's entity.
     pub change: Change,
     /// When the clock fires it.
     pub schedule: Option<Schedule>,
     /// Condition over the event.
     pub filter: Option<Condition>,
-    /// It fires at so many occurrences within a time.
+    /// The trigger fires at so many occurrences within a time.
     pub window: Option<Window>,
-    /// It fires if what fired it is still so after this time.
+    /// The trigger fires if the state that fired it is still so after this time.
     pub hold_for: Option<Hold>,
-    /// False leaves it out.
+    /// False switches the trigger off.
     pub enabled: bool,
     /// Changes with anything in its definition but its name; an armed `hold_for` of another one is dropped.
     pub fingerprint: i64,
 }
 
-/// How long something must be so.
+/// The length of a hold.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Hold {
     /// These many microseconds.
     For(i64),
-    /// As long as this says when the time begins to run.
+    /// As long as this template says when the hold begins.
     Computed(Template),
 }
 
-/// What holds runs back.
+/// The limits on the runs of an automation.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// What happens while a run with the same key is under way.
+    /// How a firing is treated while a run with the same key is under way.
     pub mode: Mode,
     /// Most runs with the same key, if the author said so.
     pub max_runs: Option<u32>,
@@ -63,7 +63,7 @@ pub struct Limits {
     pub max_executions: Option<Rate>,
     /// One automation at a time works on an entity.
     pub entity_lock: bool,
-    /// Which events are the same.
+    /// Which events count as equal, so that only the first starts a run.
     pub dedup: Option<Dedup>,
     /// Higher starts first.
     pub priority: i32,
@@ -73,26 +73,26 @@ pub struct Limits {
     pub keep_runs: Option<u64>,
     /// Most runs that execute at the same time.
     pub concurrency: Option<u32>,
-    /// After how many failed runs in a row it is paused; `None` for never.
+    /// After how many failed runs in a row the automation is paused; `None` for never.
     pub breaker: Option<u32>,
 }
 
-/// Which events are the same.
+/// Which events count as equal.
 #[derive(Clone, Debug)]
 pub struct Dedup {
-    /// Those with the same value of this.
+    /// Events with the same value of this expression are equal.
     pub key: Expr,
     /// Within so many microseconds.
     pub ttl: i64,
 }
 
 impl Trigger {
-    /// Does nothing but the event decide whether the change is the one that is meant?
+    /// Does the event alone decide whether its change is the one that the trigger means?
     pub fn has_pure_change(&self) -> bool {
         self.change.meant().expressions().iter().all(|(_, expr)| expr.is_pure_event())
     }
 
-    /// Does nothing but the event decide what the change and the filter say? Then routing can tell.
+    /// Do the change and the filter depend on the event alone? Then routing can evaluate them.
     pub fn is_pure_event(&self) -> bool {
         self.has_pure_change() && self.filter.as_ref().is_none_or(Condition::is_pure_event)
     }
@@ -112,12 +112,12 @@ impl Trigger {
         self.change.meant().field()
     }
 
-    /// Is it about the changes of an entity?
+    /// Is the trigger about changes of entities?
     pub fn is_change(&self) -> bool {
         self.kind.is_some()
     }
 
-    /// The topics of the changes that can make false what is being held, beside its own patterns.
+    /// The topics of the changes that can break a hold of this trigger, beside its own patterns.
     pub fn hold_patterns(&self) -> Vec<String> {
         match &self.kind {
             Some(kind) if self.hold_for.is_some() && self.enabled => {
@@ -128,7 +128,7 @@ impl Trigger {
     }
 }
 
-/// Compiles a trigger. What could not be parsed has left a problem behind.
+/// Compiles a trigger. A text that could not be parsed has left a problem behind.
 pub(super) fn trigger(def: &TriggerDef, place: usize, problems: &mut Vec<Problem>) -> Option<Trigger> {
     let id = def.id.clone().unwrap_or_default();
     let mut parts = Parts { path: format!("triggers[{place}]"), place: format!("trigger \"{id}\""), problems };

@@ -12,11 +12,11 @@ use crate::value::Value;
 /// A branch.
 #[derive(Clone, Debug)]
 pub struct Branch {
-    /// Decides.
+    /// The condition that decides between the two steps.
     pub condition: Condition,
-    /// Where to go if it holds; the next step if it is not given.
+    /// The target if the condition holds; the next step if it is not given.
     pub yes: Option<Target>,
-    /// Where to go if it does not.
+    /// The target if the condition does not hold; the next step if it is not given.
     pub no: Option<Target>,
 }
 

@@ -1,7 +1,7 @@
 //! The `bulk` step: does its steps for each row of a query, each row in a run of its own.
 //!
-//! Here is how the step begins a job, what the run of a row begins with, and what becomes of the step when all of them
-//! have ended. The job itself is decided in [`crate::bulk`].
+//! This module has the beginning of a job, the first state of a row's run, and the end of the step when the runs of all
+//! rows have ended. The job itself is decided in [`crate::bulk`].
 
 use super::form::{any, steps, text};
 use super::{Action, Checked, Done, Effects, Form, Isolation, Performed, StepAction, TimeLimit, Touch, Tries, field};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// A job over the rows of a query.
 #[derive(Clone, Debug)]
 pub struct Bulk {
-    /// Which rows.
+    /// The query that gives the rows.
     pub query: SqlTemplate,
     /// Most rows in a second.
     pub rate: Option<f64>,
@@ -60,7 +60,8 @@ impl StepAction for Bulk {
         Some(Bulk { query, rate, body: 0 })
     }
 
-    /// The steps of a row stand beside the way of the run itself: a run of their own begins there.
+    /// The steps of a row stand beside the instructions of the run itself, which jumps over them: the run of a row
+    /// begins there.
     fn lay_out(compiler: &mut Compiler, def: &StepDef, number: usize, path: &str, block: &Block) {
         compiler.code.push(Op::Act(number));
         let jump = compiler.code.len();
@@ -99,25 +100,25 @@ impl Action {
     }
 }
 
-/// What the runs of rows see of the run that ordered them.
+/// The values of the run with the `bulk` step that the runs of rows can read.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Surroundings {
-    /// Its variables.
+    /// The variables of that run.
     #[serde(default)]
     pub vars: Kept,
-    /// What its steps gave back.
+    /// The results of its steps so far.
     #[serde(default)]
     pub results: Vec<(String, Kept)>,
 }
 
 impl Machine<'_> {
-    /// What the runs of rows are to see, as it is now.
+    /// The values that the runs of rows can read, as they are now.
     pub fn surroundings(&self, thread: u32) -> Surroundings {
         let vars = self.state.threads[self.place_of(thread)].vars.clone();
         Surroundings { vars, results: self.state.results.clone() }
     }
 
-    /// The run of one row. None if there is no such bulk step.
+    /// The first state of the run for one row. None if there is no such bulk step.
     pub fn start_item(program: &Program, step: usize, around: Surroundings, item: Value) -> Option<State> {
         let body = program.steps.get(step)?.action.body_of_rows()?;
         let mut state = State { results: around.results, item: Some(Kept(item)), ..State::new() };

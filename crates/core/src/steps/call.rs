@@ -10,9 +10,9 @@ use crate::template::JsonTemplate;
 /// A call.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// As the author named it.
+    /// The function as the author named it.
     pub function: String,
-    /// Its argument.
+    /// The argument of the function.
     pub args: JsonTemplate,
 }
 

@@ -69,7 +69,7 @@ impl StepAction for Delay {
         let given = def.get("for")?;
         match duration_text(given) {
             Some(text) if text.contains("{{") => parts.template(&text, "for").map(Delay::Computed),
-            // what begins with a name is computed
+            // a text that begins with a name is computed
             Some(text) if text.trim_start().starts_with(|c: char| c.is_alphabetic() && c != 'P') => {
                 match Expr::parse(&text) {
                     // a lone word such as "infinity" was meant as a duration
@@ -106,7 +106,7 @@ impl Taken for Delay {
 }
 
 impl Delay {
-    /// When it is over.
+    /// The instant at which the delay is over.
     fn end(&self, machine: &Machine<'_>, place: usize, world: &dyn Scope) -> Result<i64, Value> {
         let evaluate = |template: &Template| {
             let scope = machine.scope_at(place, world);
@@ -143,7 +143,7 @@ impl Delay {
     }
 }
 
-/// Is it something that is only known when the run gets there, or a point in time already?
+/// Can `until` be a point in time: is it one already, or known only when the run gets there?
 fn may_be_a_time(template: &Template, parts: &mut Parts<'_>) -> bool {
     let scope = FixedScope::new(Value::Null, Timestamp(0));
     if template.expressions().any(|(expr, _)| !expr.is_constant()) {

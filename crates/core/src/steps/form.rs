@@ -1,4 +1,5 @@
-//! The form of a kind of step: its name, the fields of its own, and the facts that the rest of the engine asks about it.
+//! The form of a kind of step: its name, the fields of its own, and the facts that the rest of the engine asks about
+//! it.
 
 use crate::definition::Problem;
 use serde_json::{Map, Value as Json};
@@ -11,13 +12,13 @@ pub struct Form {
     pub required: &'static [Field],
     /// Fields that it may have, beside those of all steps.
     pub optional: &'static [Field],
-    /// It can fail for reasons that pass, so it takes `retry`.
+    /// The step can fail for reasons that pass, so it takes `retry`.
     pub retries: bool,
-    /// Whether it takes `timeout`, and how long that can be.
+    /// Whether the step takes `timeout`, and how long that can be.
     pub time_limit: TimeLimit,
-    /// It may suspend the run.
+    /// The step may suspend the run.
     pub may_wait: bool,
-    /// Its end is one that `wait` tells the expressions after it about.
+    /// Expressions after the step see in `wait` how it ended.
     pub tells_wait: bool,
 }
 
@@ -45,11 +46,11 @@ pub enum Holds {
 /// Does a kind of step take `timeout`?
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TimeLimit {
-    /// No.
+    /// The kind takes no `timeout`.
     None,
-    /// It does something that may take long. Postgres counts such a limit in milliseconds, in 31 bits.
+    /// The step does work that may take long. Postgres counts such a limit in milliseconds, in 31 bits.
     OfWork,
-    /// It waits, for years if need be.
+    /// The step waits, for years if need be.
     OfWait,
 }
 

@@ -1,8 +1,8 @@
-//! The kinds of steps, one file each: its form in the document, how it is compiled, the expressions in it, what it uses
-//! in the database, and how it is taken or performed.
+//! The kinds of steps, one file each: its form in the document, how it is compiled, the expressions in it, the objects
+//! of the database that it uses, and how it is taken or performed.
 //!
-//! Nothing outside of this folder lists the kinds. The list below makes [`StepKind`] and [`Action`] of them; the rest of the
-//! engine asks [`Form`] and the methods of `Action`. CONTRIBUTING.md says how to add a kind.
+//! Nothing outside of this folder lists the kinds. The list below makes [`StepKind`] and [`Action`] of them; the rest
+//! of the engine asks [`Form`] and the methods of `Action`. CONTRIBUTING.md says how to add a kind.
 
 mod branch;
 mod bulk;
@@ -121,12 +121,12 @@ step_kinds! {
     Stop(stop::Stop) taken;
 }
 
-/// What the extension does for the kinds that are performed: one method for each effect on the database.
+/// The effects of performed steps on the database, one method each; implemented by the extension.
 pub trait Effects {
-    /// Why an effect did not come about.
+    /// The error of an effect that did not come about.
     type Error;
 
-    /// An expression could not be evaluated; `text` is what its author wrote.
+    /// An expression could not be evaluated; `text` is the expression as its author wrote it.
     fn fault(&self, error: &ExprError, text: &str) -> Self::Error;
     /// The step is of a kind that the machine takes itself: a bug of the caller.
     fn not_performed(&self, kind: &'static str) -> Self::Error;
@@ -172,18 +172,18 @@ pub trait Effects {
     }
 }
 
-/// What performing a step has come to.
+/// The outcome of performing a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// It is done: its result as JSON.
+    /// The step is done: its result as JSON.
     Result(String),
-    /// It has started this run and is over when the run is.
+    /// The step has started this run and is over when the run is.
     StartedRun(i64),
-    /// It has begun this bulk job and is over when the job is.
+    /// The step has begun this bulk job and is over when the job is.
     StartedJob(i64),
 }
 
-/// What a performed step needs around it.
+/// The protection in which a performed step is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
     /// Nothing: only the engine's own code runs, and its effect guards itself.
@@ -191,11 +191,11 @@ pub enum Isolation {
     /// A subtransaction under the step's time limit, with the search path of the automation.
     Subtransaction,
     /// The same for statements of the owner: automation_engine.step_timeout is their limit unless the step has one, and
-    /// what they leave in the session of a worker is cleared away.
+    /// temporary tables, cursors and other state that they leave in the session of a worker are cleared away.
     OwnersSql,
 }
 
-/// What every kind of step says of itself. A method without a body here must be answered by each kind.
+/// Interface of a step kind. Each kind must implement the methods that have no body here.
 pub(crate) trait StepAction: Sized {
     /// Its form in the document, and the facts about it.
     const FORM: Form;
@@ -203,10 +203,10 @@ pub(crate) trait StepAction: Sized {
     /// Brings other spellings of its fields into the one form. Called for every step before its kind is known.
     fn tidy(_step: &mut Map<String, Json>) {}
 
-    /// What its form cannot say about its fields.
+    /// Checks its fields beyond the rules of its form.
     fn check(_step: Checking<'_>) {}
 
-    /// Parses its texts. A problem has been reported if there is no answer. A kind that does with `tries` something of its
+    /// Parses its texts. A problem has been reported if there is no answer. A kind that uses `tries` in a way of its
     /// own takes them away.
     fn compile(def: &StepDef, tries: &mut Tries, parts: &mut Parts<'_>) -> Option<Self>;
 
@@ -215,10 +215,11 @@ pub(crate) trait StepAction: Sized {
         compiler.code.push(Op::Act(number));
     }
 
-    /// The expressions in it, each with the field of the document that holds it, in the order in which they are checked.
+    /// The expressions in it, each with the field of the document that holds it, in the order in which they are
+    /// checked.
     fn expressions(&self) -> Vec<(String, Checked<'_>)>;
 
-    /// What it uses in the database, as far as its document names it.
+    /// The objects of the database that it uses, as far as its document names them.
     fn touches(&self) -> Vec<Touch<'_>>;
 
     /// How often its steps are done, if it is a loop.
@@ -229,7 +230,7 @@ pub(crate) trait StepAction: Sized {
 
 /// A kind of step that the extension performs.
 pub(crate) trait Performed {
-    /// What it needs around it.
+    /// The protection in which it is executed.
     const ISOLATION: Isolation;
 
     /// Evaluates its expressions and has the effect done.
@@ -244,7 +245,7 @@ pub(crate) trait Taken {
 
 /// How long a step may take, and how often it is tried.
 pub(crate) struct Tries {
-    /// In milliseconds.
+    /// How long the step may take, in milliseconds.
     pub timeout_ms: Option<i64>,
     pub retry: Option<Retry>,
 }
@@ -264,7 +265,7 @@ pub enum Checked<'a> {
     Expr(&'a Expr),
 }
 
-/// Something in the database that a step uses.
+/// An object of the database that a step uses.
 #[derive(Clone, Copy, Debug)]
 pub enum Touch<'a> {
     /// It executes this statement, which stands in this field.
@@ -309,7 +310,7 @@ impl StepKind {
 }
 
 impl Action {
-    /// The conditions that it is about.
+    /// The conditions that the step evaluates.
     pub fn conditions(&self) -> impl Iterator<Item = &Condition> {
         self.expressions().into_iter().filter_map(|(_, checked)| match checked {
             Checked::Condition(condition) => Some(condition),

@@ -1,5 +1,5 @@
-//! Makes enums and their dispatch of the list of kinds in `mod.rs`. Each match has an arm per kind and no other, so a kind
-//! whose file lacks an answer does not compile.
+//! Makes enums and their dispatch of the list of kinds in `mod.rs`. Each match has an arm per kind and no other, so a
+//! kind whose file lacks an answer does not compile.
 
 /// `Name(type) how;` for each kind of step.
 macro_rules! step_kinds {
@@ -11,7 +11,7 @@ macro_rules! step_kinds {
             $($(#[$doc])* $kind,)*
         }
 
-        /// What a step does, with its texts parsed.
+        /// The action of a step, with its texts parsed.
         #[derive(Clone, Debug)]
         pub enum Action {
             $($(#[$doc])* $kind($type),)*
@@ -28,7 +28,7 @@ macro_rules! step_kinds {
                 }
             }
 
-            /// What its form cannot say about the fields of a step.
+            /// Checks a step's fields beyond the rules of its form.
             pub(crate) fn check(self, step: Checking<'_>) {
                 match self {
                     $(StepKind::$kind => <$type as StepAction>::check(step),)*
@@ -63,7 +63,7 @@ macro_rules! step_kinds {
         }
 
         impl Action {
-            /// The kind of step it came from.
+            /// The kind of step that the action came from.
             pub fn kind(&self) -> StepKind {
                 match self {
                     $(Action::$kind(_) => StepKind::$kind,)*
@@ -77,7 +77,7 @@ macro_rules! step_kinds {
                 }
             }
 
-            /// What it uses in the database.
+            /// The objects of the database that the step uses.
             pub fn touches(&self) -> Vec<Touch<'_>> {
                 match self {
                     $(Action::$kind(step) => step.touches(),)*
@@ -91,7 +91,7 @@ macro_rules! step_kinds {
                 }
             }
 
-            /// What it needs around it; `None` if the machine takes it itself.
+            /// The protection in which the step is executed; `None` if the machine takes it itself.
             pub fn isolation(&self) -> Option<Isolation> {
                 match self {
                     $(Action::$kind(_) => isolation!($how $type),)*
@@ -105,7 +105,7 @@ macro_rules! step_kinds {
                 }
             }
 
-            /// Takes it, if the machine does so itself. False if it is to be performed.
+            /// Takes the step, if the machine does so itself. False if the extension has to perform it.
             pub(crate) fn take(
                 &self,
                 machine: &mut Machine<'_>,
@@ -149,7 +149,7 @@ macro_rules! take {
         $step.take($machine, $place, $number, $world);
         true
     }};
-    // Its own instructions begin and end it; there is nothing to do at the step itself.
+    // Its own instructions begin and end a block; there is nothing to do at the step itself.
     (block $step:ident, $machine:ident, $place:ident, $number:ident, $world:ident) => {{
         let _ = $step;
         $machine.step_on($place);

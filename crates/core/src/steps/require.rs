@@ -12,7 +12,7 @@ use crate::value::Value;
 /// A condition for the rest of a sequence.
 #[derive(Clone, Debug)]
 pub struct Require {
-    /// Decides.
+    /// The condition that the rest of the sequence needs.
     pub condition: Condition,
     /// The instruction behind the sequence.
     pub end: usize,

@@ -53,7 +53,7 @@ impl Performed for Run {
     }
 }
 
-/// The run that a step has started has ended: status, what it gave back, its error.
+/// The run that a step has started has ended, with this status, result and error.
 pub(crate) fn ended(
     machine: &mut Machine<'_>,
     place: usize,

@@ -1,6 +1,6 @@
 //! The `set` step: gives variables their values, in an order in which each finds those that it reads.
 //!
-//! A document does not keep the order of an object's keys, so the order in which they were written cannot be what counts.
+//! A document does not keep the order of an object's keys, so the order in which they were written cannot count.
 
 use super::form::any;
 use super::{Checked, Form, StepAction, Taken, TimeLimit, Touch, Tries};
@@ -48,7 +48,7 @@ impl StepAction for Set {
 impl Taken for Set {
     fn take(&self, machine: &mut Machine<'_>, place: usize, number: usize, world: &dyn Scope) {
         let before = machine.state.threads[place].vars.clone();
-        // Each sees those before it.
+        // The expression of each variable sees the variables set before it.
         for (name, template) in &self.variables {
             let value = template.eval(&machine.scope_at(place, world), &mut Budget::default());
             match value {
@@ -91,7 +91,7 @@ fn variables(def: &StepDef, parts: &mut Parts<'_>) -> Option<Vec<(String, JsonTe
         let template = parts.parsed(JsonTemplate::from_json(value), &field, &shown(value))?;
         let mut reads = BTreeSet::new();
         names(template.expr().node(), &mut reads);
-        // one that reads itself reads what it was before
+        // a variable that reads itself reads its value from before the step
         reads.retain(|other| other != name && variables.contains_key(other));
         left.push((name.clone(), template, reads));
     }

@@ -12,9 +12,9 @@ use crate::value::Value;
 /// An end of the run.
 #[derive(Clone, Debug)]
 pub struct Stop {
-    /// How it ends.
+    /// The status that the run ends with.
     pub status: StopStatus,
-    /// Why.
+    /// The reason that the author gives.
     pub message: Option<Template>,
 }
 

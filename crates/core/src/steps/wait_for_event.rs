@@ -16,7 +16,7 @@ use crate::value::Value;
 pub struct WaitForEvent {
     /// On a topic that matches this.
     pub topic: Template,
-    /// For which this holds.
+    /// Only events for which this holds end the wait.
     pub filter: Option<Condition>,
     /// Events up to this many microseconds before the wait count as well.
     pub lookback: Option<i64>,

@@ -11,7 +11,7 @@ use crate::program::Parts;
 /// A wait for a condition.
 #[derive(Clone, Debug)]
 pub struct WaitUntil {
-    /// It is over when this holds.
+    /// The wait is over when this holds.
     pub condition: Condition,
 }
 
@@ -86,9 +86,9 @@ pub(crate) fn look(machine: &mut Machine<'_>, place: usize, wait: &Wait, over: b
     Woke::NotYet
 }
 
-/// Evaluates the conditions of all waits that read the results of steps: a step in one lane may have given back what
-/// another lane waits for, or what names the entities that it waits for. A wait that goes on gets a new number, so that it
-/// is armed anew. Returns whether the run can move.
+/// Evaluates the conditions of all waits that read the results of steps: a step in one lane may have given the result
+/// that another lane waits for, or that names the entities it waits for. A wait that goes on gets a new number, so that
+/// it is armed anew. Returns whether the run can move.
 pub(crate) fn look_at_news(machine: &mut Machine<'_>, world: &dyn Scope) -> bool {
     let program = machine.program();
     let mut moved = false;

@@ -1,4 +1,5 @@
-//! The `webhook` step: puts a message to a receiver outside into the outbox. The message itself is in [`crate::webhook`].
+//! The `webhook` step: puts a message to a receiver outside into the outbox. The message itself is in
+//! [`crate::webhook`].
 
 use super::form::{any, text};
 use super::{Checked, Done, Effects, Form, Isolation, Performed, StepAction, TimeLimit, Touch, Tries, field};
@@ -31,7 +32,7 @@ impl StepAction for Box<Webhook> {
         tells_wait: false,
     };
 
-    /// Methods are known in capitals and written as people like. The usual ones are not written down, so that two documents
+    /// Methods are kept in capitals, however authors write them. Defaults are not written down, so that two documents
     /// that mean the same are the same.
     fn tidy(step: &mut Map<String, Json>) {
         if let Some(Json::String(method)) = step.get_mut("method") {
@@ -44,7 +45,8 @@ impl StepAction for Box<Webhook> {
         }
     }
 
-    /// The step itself only puts the message into the outbox: its timeout is the receiver's, its retry that of the delivery.
+    /// The step itself only puts the message into the outbox: its timeout is the receiver's, its retry that of the
+    /// delivery.
     fn compile(def: &StepDef, tries: &mut Tries, parts: &mut Parts<'_>) -> Option<Box<Webhook>> {
         let (timeout_ms, retry) = (tries.timeout_ms.take(), tries.retry.take());
         let receiver = receiver(def, parts);
@@ -141,7 +143,7 @@ fn receiver(def: &StepDef, parts: &mut Parts<'_>) -> Option<Receiver> {
     }
 }
 
-/// A name, if it is given; the outer None is for one that cannot be.
+/// The name of an endpoint or a secret, if it is given; the outer None is for a name that is not allowed.
 fn name(def: &StepDef, field: &str, parts: &mut Parts<'_>) -> Option<Option<String>> {
     match def.get(field) {
         None => Some(None),
@@ -153,7 +155,7 @@ fn name(def: &StepDef, field: &str, parts: &mut Parts<'_>) -> Option<Option<Stri
     }
 }
 
-/// One of a few words; the first is usual.
+/// One of a few words; the first is the default.
 fn word(def: &StepDef, field: &str, words: &[&'static str], parts: &mut Parts<'_>) -> Option<&'static str> {
     if def.get(field).is_none() {
         return words.first().copied();

@@ -22,7 +22,7 @@ impl JsonTemplate {
             }
             Err(error) if !text.contains("{{") => Err(error),
             Err(error) => match Template::parse(text) {
-                // what looks like JSON was meant as JSON, and its error is the useful one
+                // a text that looks like JSON was meant as JSON, and its error as JSON is the useful one
                 Ok(template) if !text.trim_start().starts_with(['{', '[']) || sole(text) => {
                     let span = Span { start: 0, end: text.len() as u32 };
                     Ok(JsonTemplate { expr: Expr::from_node(text, join(template, span, Some(0))) })

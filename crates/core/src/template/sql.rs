@@ -1,4 +1,4 @@
-//! SQL with `{{ expr }}`: each becomes a bound parameter, never text.
+//! SQL with `{{ expr }}`: each expression becomes a bound parameter, never text.
 //!
 //! The statement is read as Postgres reads it, so that braces inside strings, quoted names, dollar quotes and
 //! comments are recognised: a parameter cannot stand there, and saying so beats running something else.
@@ -14,7 +14,8 @@ pub struct SqlTemplate {
     params: Vec<Expr>,
     /// Where each parameter's expression starts in the text.
     starts: Vec<usize>,
-    /// For each copied stretch and each placeholder: character offsets in `sql` and in `text`, and whether it is copied.
+    /// For each copied stretch and each placeholder: character offsets in `sql` and in `text`, and whether it is
+    /// copied.
     segments: Vec<Segment>,
 }
 
@@ -128,7 +129,7 @@ impl Reader<'_> {
         self.bytes.get(self.at + ahead).copied()
     }
 
-    /// Whether the character before belongs to a name, so that what follows continues it.
+    /// Does the character before belong to a name, so that the characters from `at` on continue it?
     fn after_name(&self, at: usize) -> bool {
         at > 0 && is_name_byte(self.bytes[at - 1])
     }

@@ -1,4 +1,4 @@
-//! Whose changes anybody listens to, so that the changes of others need not be read.
+//! The kinds of entities whose changes are listened to, so that the changes of other kinds need not be read.
 use std::collections::HashSet;
 
 use super::{is_pattern, spellings};
@@ -25,7 +25,7 @@ impl Ears {
         }
     }
 
-    /// Listen to a topic, whatever its last word, or to a pattern, which may mean any kind.
+    /// Listen to all changes of a topic's kind, with any last word, or to a pattern, which may mean any kind.
     pub fn listen_to(&mut self, pattern: &str) {
         let pattern = pattern.trim();
         for spelling in spellings(pattern) {
@@ -36,12 +36,12 @@ impl Ears {
         }
     }
 
-    /// May anybody listen to the changes of this kind? Never no by mistake.
+    /// May the changes of this kind be listened to? Never no by mistake.
     pub fn hear(&self, kind: &[u8]) -> bool {
         self.0.as_ref().is_none_or(|kinds| kinds.contains(kind))
     }
 
-    /// Do they hear whatever there is?
+    /// Are the changes of all kinds listened to?
     pub fn are_open(&self) -> bool {
         self.0.is_none()
     }

@@ -1,36 +1,36 @@
 //! The engine's own events: a run started, a step failed, an automation was paused.
 //!
-//! They are news for those who ask for them by name. A pattern hears them only if its first word is `automation` itself:
-//! `#` means all that happens in the application, and would otherwise make every run tell of itself.
+//! A pattern hears them only if its first word is `automation` itself: `#` means all that happens in the application,
+//! and would otherwise make every run tell of itself.
 
 use super::matches;
 use crate::lifecycle::LEGAL_EDGES;
 use crate::value::Value;
 
-/// How all of their topics begin.
+/// The beginning of the topics of all these events.
 const PREFIX: &str = "automation.";
 
-/// What runs and steps tell. What becomes of an automation itself is told in any case.
+/// Events about runs and steps, which are written only if listened to. Events about automations are always written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     /// A run began.
     Started,
-    /// It ended well.
+    /// A run ended well.
     Completed,
-    /// It failed.
+    /// A run failed.
     Failed,
-    /// It was cancelled.
+    /// A run was cancelled.
     Cancelled,
     /// A step began.
     StepStarted,
-    /// It was done.
+    /// A step was done.
     StepCompleted,
-    /// It failed, once.
+    /// A step failed, once.
     StepFailed,
 }
 
 impl Told {
-    /// All of them.
+    /// All events about runs and steps.
     pub const ALL: [Told; 7] = [
         Told::Started,
         Told::Completed,
@@ -41,7 +41,7 @@ impl Told {
         Told::StepFailed,
     ];
 
-    /// The topic.
+    /// The topic of the event.
     pub fn topic(self) -> &'static str {
         match self {
             Told::Started => "automation.started",
@@ -59,12 +59,12 @@ impl Told {
     }
 }
 
-/// Which of them somebody listens to.
+/// The set of events about runs and steps that automations listen to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted(u8);
 
 impl Wanted {
-    /// What these patterns, or topics, listen to.
+    /// The events that these patterns, or topics, listen to.
     pub fn by<S: AsRef<str>>(patterns: impl IntoIterator<Item = S>) -> Wanted {
         let mut wanted = Wanted::default();
         for pattern in patterns {
@@ -74,18 +74,18 @@ impl Wanted {
         wanted
     }
 
-    /// Does anybody listen to this?
+    /// Does any automation listen to this event?
     pub fn has(self, told: Told) -> bool {
         self.0 & told.bit() != 0
     }
 
-    /// Does anybody listen to anything?
+    /// Does any automation listen to any of these events?
     pub fn any(self) -> bool {
         self.0 != 0
     }
 }
 
-/// Every topic on which the engine tells something.
+/// Every topic on which the engine publishes events of its own.
 pub fn topics() -> impl Iterator<Item = &'static str> {
     let lifecycle = LEGAL_EDGES.iter().map(|(_, _, topic)| *topic);
     Told::ALL.into_iter().map(Told::topic).chain(lifecycle)
@@ -96,12 +96,13 @@ pub fn is_engines(topic: &str) -> bool {
     topic.starts_with(PREFIX)
 }
 
-/// Whether whoever listens to a pattern is to hear of a topic.
+/// Does a listener with this pattern hear a topic?
 pub fn hears(pattern: &str, topic: &str) -> bool {
     (!is_engines(topic) || pattern.trim_start().starts_with(PREFIX)) && matches(pattern, topic)
 }
 
-/// Does an event of the engine's own go back to a run of this automation? Its payload names all of them, the nearest first.
+/// Does an event of the engine's own go back to a run of this automation? Its payload lists in `chain` the automations
+/// whose runs led to it, the nearest first.
 pub fn goes_back_to(payload: Option<&str>, automation: &str) -> bool {
     let payload = payload.and_then(|text| Value::from_json(text).ok());
     match payload.as_ref().and_then(|payload| payload.get("chain")) {

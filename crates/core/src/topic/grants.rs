@@ -1,14 +1,14 @@
 //! Grants on topics, and the two questions that they answer.
 //!
-//! An event that one role emits reaches an automation of another role only if both sides agree: the emitter's side lets the
-//! listener read the event, and the listener's side lets the emitter start runs. A grant speaks for one side (`of`), or for
-//! all roles; one that was given by a role with the privileges of both sides settles both questions.
+//! An event that one role emits reaches an automation of another role only if both sides agree: the emitter's side lets
+//! the listener read the event, and the listener's side lets the emitter start runs. A grant speaks for one side
+//! (`of`), or for all roles; one that was given by a role with the privileges of both sides settles both questions.
 //!
 //! A role that was made a member of another role hears the events which that other role emits. A superuser has the
-//! privileges of every role without being a member of one: a superuser may read all events and start all automations, but
-//! other roles start a superuser's automations only with a grant.
+//! privileges of every role without being a member of one: a superuser may read all events and start all automations,
+//! but other roles start a superuser's automations only with a grant.
 
-/// What a grant lets its grantee do with topics under a prefix.
+/// The right that a grant gives its grantee on topics under a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
     /// Emit events that automations of the granting side hear.
@@ -44,18 +44,18 @@ impl Right {
     }
 }
 
-/// What is known of roles. `R` names one.
+/// The memberships and privileges of roles. `R` names a role.
 pub trait Roles<R> {
     /// Has `role` the privileges of `other`? A superuser has those of all.
     fn has(&self, role: R, other: R) -> bool;
-    /// Was `role` made a member of `other`? A superuser is a member of none by being one.
+    /// Was `role` made a member of `other`? A superuser is not a member of a role just by being a superuser.
     fn is_member(&self, role: R, other: R) -> bool;
 }
 
 /// A grant. `R` names a role.
 #[derive(Clone, Debug)]
 pub struct Grant<R> {
-    /// To do what.
+    /// The right that is granted.
     pub right: Right,
     /// On this topic and all below it; empty for all topics.
     pub prefix: String,
@@ -63,7 +63,7 @@ pub struct Grant<R> {
     pub grantee: R,
     /// The role that speaks: of `listen` the emitter, of `emit` the owner of the automations. None: all roles.
     pub of: Option<R>,
-    /// It was given by a role with the privileges of both sides, so that nothing is needed from the other one.
+    /// The grant was given by a role with the privileges of both sides, so that nothing is needed from the other side.
     pub settled: bool,
 }
 
@@ -90,13 +90,13 @@ impl<R> FromIterator<Grant<R>> for Grants<R> {
 }
 
 impl<R: Copy + PartialEq> Grants<R> {
-    /// Does an automation of `listener` hear what `emitter` emits on a topic?
+    /// Does an automation of `listener` hear the events that `emitter` emits on a topic?
     pub fn hears(&self, listener: R, emitter: R, topic: &str, roles: &impl Roles<R>) -> bool {
         listener == emitter
             || (self.may_read(listener, emitter, topic, roles) && self.may_start(emitter, listener, topic, roles))
     }
 
-    /// May `reader` read what `emitter` emits on a topic?
+    /// May `reader` read the events that `emitter` emits on a topic?
     pub fn may_read(&self, reader: R, emitter: R, topic: &str, roles: &impl Roles<R>) -> bool {
         reader == emitter
             || roles.has(reader, emitter)
@@ -121,9 +121,8 @@ impl<R: Copy + PartialEq> Grants<R> {
             })
     }
 
-    /// May `role` read (listen) or write (emit) entities of a kind that belongs to `owner`? One grant by
-    /// the kind's owner is enough: an automation that listens to the kind names it, so the automation's owner has agreed
-    /// already.
+    /// May `role` read (listen) or write (emit) entities of a kind that belongs to `owner`? One grant by the kind's
+    /// owner is enough: an automation that listens to the kind names it, so the automation's owner has agreed already.
     pub fn may_use_kind(&self, right: Right, role: R, owner: R, kind: &str, roles: &impl Roles<R>) -> bool {
         role == owner
             || roles.has(role, owner)
@@ -142,7 +141,8 @@ pub fn is_under(prefix: &str, topic: &str) -> bool {
     prefix.is_empty() || topic.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// A prefix as it is kept: `payments.`, `payments.#` and `payments` are the same, `#` is the empty one. None if it is none.
+/// A prefix as it is kept: `payments.`, `payments.#` and `payments` are the same, `#` is the empty one. None if the
+/// text is no prefix.
 pub fn prefix_of(given: &str) -> Option<&str> {
     let kept = match given {
         "" | "#" => return Some(""),
@@ -210,7 +210,7 @@ mod tests {
         // B lets A listen: that does not let B start A's automations
         let forged = grants(&[(Right::Listen, A, Some(B), false)]);
         assert!(forged.may_read(A, B, "payments.ok", &Known) && !forged.hears(A, B, "payments.ok", &Known));
-        // B lets A emit: that does not let B read what A emits
+        // B lets A emit: that does not let B read the events that A emits
         let spied = grants(&[(Right::Emit, A, Some(B), false)]);
         assert!(!spied.may_read(B, A, "payments.ok", &Known) && !spied.hears(B, A, "payments.ok", &Known));
     }

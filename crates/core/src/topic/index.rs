@@ -1,8 +1,8 @@
 //! Which of very many patterns select a topic, without looking at each.
 //!
 //! A tree of words. A topic walks it as a set of nodes, one word at a time; equal words are found by hash, words with
-//! `*` inside by the hash of what stands before the `*`. The cost depends on the topic and on what matches, not on how
-//! many patterns there are.
+//! `*` inside by the hash of the characters before the `*`. The cost depends on the topic and on the number of matches,
+//! not on how many patterns there are.
 
 use super::{spellings, word_matches};
 use std::collections::{BTreeSet, HashMap};
@@ -24,13 +24,13 @@ struct Node {
     one: Option<NodeId>,
     /// `#`; that node stays in the set while words pass by.
     many: Option<NodeId>,
-    /// Words with `*` inside, by what stands before the first one.
+    /// Words with `*` inside, by the characters before the first one.
     partial: HashMap<Box<str>, Vec<(Box<str>, NodeId)>>,
     /// The lengths of the keys of `partial`.
     prefix_lengths: BTreeSet<usize>,
     /// Whether this node stands for `#`.
     is_many: bool,
-    /// What is selected if the topic ends here.
+    /// The values that are selected if the topic ends here.
     values: Vec<u32>,
 }
 

@@ -83,7 +83,7 @@ fn word_matches(pattern: &str, word: &str) -> bool {
     pattern[p..].iter().all(|b| *b == b'*')
 }
 
-/// Refuses patterns that can select nothing, or not what they seem to.
+/// Refuses patterns that can select nothing, or other topics than they seem to.
 pub fn validate(pattern: &str) -> Result<(), ExprError> {
     let fail = |at: usize, length: usize, message: String| {
         Err(ExprError::new(ExprErrorKind::Syntax, at..at + length, message))
@@ -118,8 +118,8 @@ pub fn is_pattern(pattern: &str) -> bool {
     pattern.contains(['*', '#'])
 }
 
-/// The pattern in the present spelling, if a single one says it: `graph.node.created.orders` is `orders.created`. Any other
-/// pattern stays as it is; `graph.#` for example, which selects changes of every verb.
+/// The pattern in the present spelling, if a single one says it: `graph.node.created.orders` is `orders.created`. Any
+/// other pattern stays as it is; `graph.#` for example, which selects changes of every verb.
 pub fn canonical(pattern: &str) -> String {
     match &mut older::present_patterns(pattern)[..] {
         [present] => std::mem::take(present),

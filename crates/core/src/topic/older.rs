@@ -21,8 +21,8 @@ pub(super) fn present_patterns(pattern: &str) -> Vec<String> {
         .collect()
 }
 
-/// The parts of these patterns that are left after they have selected a word; a pattern that begins with `#` may go on in
-/// several ways, one that does not select the word in none.
+/// The parts of these patterns that are left after they have selected a word; a pattern that begins with `#` may go on
+/// in several ways, one that does not select the word in none.
 fn remainders<'a>(patterns: &[&'a [&'a str]], word: &str) -> Vec<&'a [&'a str]> {
     let mut left = Vec::new();
     for pattern in patterns {

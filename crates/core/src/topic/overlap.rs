@@ -1,6 +1,6 @@
 //! Is there a topic that two patterns both select?
 
-/// Whether some topic is selected by both. Each is a topic or a pattern.
+/// Is some topic selected by both? Each of the two is a topic or a pattern.
 pub fn overlap(a: &str, b: &str) -> bool {
     let spellings = |pattern: &str| super::spellings(if pattern.trim().is_empty() { "#" } else { pattern.trim() });
     let (a, b) = (spellings(a), spellings(b));

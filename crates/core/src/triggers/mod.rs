@@ -1,8 +1,8 @@
 //! The kinds of triggers, one file each: its form in the document, the topics it listens to, the change or the schedule
 //! that fires it, and the expressions in it.
 //!
-//! Nothing outside of this folder lists the kinds. The list below makes [`On`] of them; the rest of the engine asks [`Form`]
-//! and [`Change`]. The fields of all kinds are in [`TriggerDef`]. CONTRIBUTING.md says how to add a kind.
+//! Nothing outside of this folder lists the kinds. The list below makes [`On`] of them; the rest of the engine asks
+//! [`Form`] and [`Change`]. The fields of all kinds are in [`TriggerDef`]. CONTRIBUTING.md says how to add a kind.
 
 mod call;
 mod changed;
@@ -37,7 +37,7 @@ trigger_kinds! {
     Updated(updated::Updated);
     /// An entity is gone.
     Deleted(deleted::Deleted);
-    /// Any of the three.
+    /// An entity was created, updated or deleted.
     Changed(changed::Changed);
     /// A field went from one value to another.
     State(state::State);
@@ -49,14 +49,14 @@ trigger_kinds! {
     Cron(cron::Cron);
     /// The clock, at equal distances.
     Interval(interval::Interval);
-    /// Only by hand or by another automation.
+    /// Fires only by hand or by another automation.
     Call(call::Call);
 }
 
-/// What must have happened to the entity of the event.
+/// The change that a trigger requires of the event's entity.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// Whatever the topic says.
+    /// Any change on the trigger's topics.
     Any,
     /// A transition of a field.
     State(Transition),
@@ -65,7 +65,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The change itself. The only place where kinds of changes are told apart.
+    /// The checks of the change. The only place where kinds of changes are told apart.
     pub fn meant(&self) -> &dyn Meant {
         match self {
             Change::Any => &Any,
@@ -83,38 +83,38 @@ pub struct Form {
     pub required: &'static [&'static str],
     /// Fields that it may have, beside those of all triggers.
     pub optional: &'static [&'static str],
-    /// What the rows of a backfill are to it.
+    /// How the trigger treats the rows of a backfill.
     pub backfill: Backfill,
 }
 
-/// What the rows of a backfill are to a trigger.
+/// How a trigger treats the rows of a backfill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backfill {
-    /// Nothing: it is not about rows.
+    /// Not at all: the trigger is not about rows.
     None,
-    /// Entities that came into being.
+    /// As entities that came into being.
     Created,
-    /// Entities that changed.
+    /// As entities that changed.
     Updated,
-    /// The payloads of events on its topic.
+    /// As payloads of events on its topic.
     Event,
 }
 
-/// What every kind of trigger says of itself. A method without a body here must be answered by each kind.
+/// Interface of a trigger kind. Each kind must implement the methods that have no body here.
 pub(crate) trait TriggerKind {
     /// Its form in the document, and the facts about it.
     const FORM: Form;
 
-    /// Fills in what the document leaves open. Called for triggers of this kind before their fields are checked.
+    /// Fills in fields that the document leaves out. Called for triggers of this kind before their fields are checked.
     fn tidy(_trigger: &mut Map<String, Json>) {}
 
-    /// Do its fields go together?
+    /// Do the fields of a trigger of this kind go together?
     fn check(_trigger: Checking<'_>) {}
 
     /// The patterns of the topics it listens to. A problem has been reported if there is no answer.
     fn patterns(def: &TriggerDef, parts: &mut Parts<'_>) -> Option<Vec<String>>;
 
-    /// What must have happened to the entity of the event. A problem has been reported if there is no answer.
+    /// The change that the trigger requires of the event's entity. A problem has been reported if there is no answer.
     fn change(_def: &TriggerDef, _parts: &mut Parts<'_>) -> Option<Change> {
         Some(Change::Any)
     }
@@ -147,21 +147,22 @@ impl Checking<'_> {
     }
 }
 
-/// A change that a trigger means. `armed` is what [`Meant::armed_after`] last said of the entity.
+/// A change that a trigger means. `armed` is the last result of [`Meant::armed_after`] for the entity.
 pub trait Meant {
-    /// Is the change of the event the one that is meant? Routing asks this of every event and trigger, so it writes no text.
+    /// Is the change of the event the one that is meant? Routing asks this of every event and trigger, so it writes no
+    /// text.
     fn verdict(&self, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Result<(), Code>;
 
-    /// The same, with the clause that said no and what it saw. `code` is what [`Meant::verdict`] said.
+    /// As [`Meant::verdict`], with the clause that said no and the value it saw. `code` is the code of that verdict.
     fn fires(&self, code: Code, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Result<(), Reason>;
 
-    /// Is what fired the trigger still so?
+    /// Is the state that fired the trigger still so?
     fn holds(&self, since: &HeldSince<'_>, budget: &mut Budget) -> Result<(), Reason>;
 
-    /// What to remember of an entity whose value could not be worked out.
+    /// The value of `armed` to remember for an entity whose value could not be worked out.
     fn armed_after(&self, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Option<bool>;
 
-    /// Does the meaning of the change depend on what is remembered?
+    /// Does the verdict on the change depend on the remembered `armed`?
     fn asks_memory(&self, scope: &dyn Scope, budget: &mut Budget) -> bool;
 
     /// Its expressions, each with the field of the document that holds it.
@@ -170,7 +171,7 @@ pub trait Meant {
     /// The field of the entity that it names, for the columns of a watched table.
     fn field(&self) -> Option<&str>;
 
-    /// What is wrong with its values for a table of this shape.
+    /// Problems of its values with a table of this shape.
     fn problems(&self, shape: &TableShape) -> Vec<ExprError>;
 }
 
@@ -186,7 +187,7 @@ pub struct HeldSince<'a> {
     pub scope: &'a dyn Scope,
 }
 
-/// Whatever the topic says.
+/// Any change on the trigger's topics.
 struct Any;
 
 impl Meant for Any {
@@ -245,7 +246,7 @@ fn changes(def: &TriggerDef, of: &[&str]) -> Option<Vec<String>> {
     Some(verbs(def.kind.as_deref().unwrap_or_default(), of))
 }
 
-/// A schedule with what becomes of missed ticks and of overlapping runs.
+/// A schedule with its rules for missed ticks and for overlapping runs.
 fn schedule(def: &TriggerDef, timetable: Timetable, text: String) -> Schedule {
     let missed = match &def.missed {
         None => Missed::Once,

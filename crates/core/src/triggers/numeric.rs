@@ -1,8 +1,9 @@
 //! The `numeric` trigger: a number came into a range.
 //!
-//! As Home Assistant's `numeric_state` trigger, it fires on coming in, not on being in. What is no number counts as outside.
-//! A value that cannot be worked out is neither in nor out: it does not fire, and whether the number was outside before
-//! (the trigger is *armed*) stays what it was. An entity that comes into being inside has not crossed anything.
+//! As Home Assistant's `numeric_state` trigger, it fires on coming in, not on being in. A value that is no number
+//! counts as outside. A value that cannot be worked out is neither in nor out: it does not fire, and whether the number
+//! was outside before (the trigger is *armed*) is kept. An entity that comes into being inside has not crossed
+//! anything.
 
 use super::{Backfill, Change, Checking, Form, HeldSince, Meant, TriggerKind, changes};
 use crate::check::TableShape;
@@ -59,7 +60,7 @@ impl TriggerKind for Numeric {
         if let Some(Measure::Expr(expr)) = &value
             && expr.roots().contains("event")
         {
-            // it is worked out for the entity as it was, too, and `event` is only about this change
+            // the value is worked out for the entity before the change, too, and `event` is only about this change
             let message = format!("\"value\" of {} reads the event", parts.place);
             parts.wrong("value", &message, "Read the entity through new, as in new.total - new.paid.");
         }
@@ -76,7 +77,7 @@ pub struct Range {
     pub value: Measure,
     /// The range begins above this.
     pub above: Option<Expr>,
-    /// It ends below this.
+    /// The range ends below this.
     pub below: Option<Expr>,
     /// Fire on every change inside, not only on coming in.
     pub level: bool,
@@ -98,7 +99,7 @@ pub enum Side {
     Inside(Value),
     /// Outside, or no number at all.
     Outside(Value),
-    /// It could not be worked out.
+    /// The number could not be worked out.
     Unknown(String),
 }
 
@@ -124,7 +125,7 @@ impl Meant for Range {
         })
     }
 
-    /// The number must stay inside. A number that cannot be worked out is not.
+    /// The number must stay inside. A number that cannot be worked out is not inside.
     fn holds(&self, since: &HeldSince<'_>, budget: &mut Budget) -> Result<(), Reason> {
         let clause = || format!("{} stays so", self.describe());
         match self.side(since.scope, budget) {
@@ -134,8 +135,8 @@ impl Meant for Range {
         }
     }
 
-    /// What to remember of the entity after this change: whether the trigger is armed, if its value could not be worked
-    /// out; `None` if there is nothing to remember, because the next change tells by itself.
+    /// The value of `armed` to remember for the entity after this change, if its value could not be worked out; `None`
+    /// if there is nothing to remember, because the next change tells by itself.
     fn armed_after(&self, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Option<bool> {
         if self.level || !matches!(self.side(scope, budget), Side::Unknown(_)) {
             return None;
@@ -148,7 +149,8 @@ impl Meant for Range {
         })
     }
 
-    /// Could the number of the entity as it was not be worked out? Then whether it was outside is only to be remembered.
+    /// Could the number of the entity before the change not be worked out? Then only `armed` tells whether it was
+    /// outside.
     fn asks_memory(&self, scope: &dyn Scope, budget: &mut Budget) -> bool {
         !self.level
             && !matches!(before(scope), Ok(Value::Null))
@@ -178,8 +180,9 @@ impl Meant for Range {
 }
 
 impl Range {
-    /// Does the change make it fire? The scope is that of the event. `armed` is what [`Meant::armed_after`] said when
-    /// the entity's value could last not be worked out. A no comes with the side that told, before or after the change.
+    /// Does the change make the trigger fire? The scope is that of the event. `armed` is the result of
+    /// [`Meant::armed_after`] when the entity's value could last not be worked out. A no comes with the side that told,
+    /// before or after the change.
     fn crossed(&self, scope: &dyn Scope, budget: &mut Budget, armed: Option<bool>) -> Result<(), (Code, Side)> {
         match self.side(scope, budget) {
             unknown @ Side::Unknown(_) => return Err((Code::ValueError, unknown)),
@@ -188,7 +191,7 @@ impl Range {
             Side::Inside(_) => {}
         }
         match before(scope) {
-            // null is never inside: it says that there was nothing
+            // null is never inside a range: this side says that there was no entity before
             Ok(Value::Null) => return Err((Code::NotCrossed, Side::Inside(Value::Null))),
             Ok(_) => {}
             Err(error) => return Err((Code::ValueError, Side::Unknown(ExprError::from(error).message))),
@@ -242,8 +245,8 @@ fn before(scope: &dyn Scope) -> Result<&Value, Unreadable> {
     crate::expr::root_of(scope, "old")
 }
 
-/// The scope before the change: `new` is what `old` is. Bounds that read other entities are compared with what these
-/// are now, as they are only looked at when the entity itself changes.
+/// The scope before the change: `new` has the value of `old`. Bounds that read other entities are compared with the
+/// present state of these, as bounds are only looked at when the entity itself changes.
 struct Before<'a>(&'a dyn Scope);
 
 impl Scope for Before<'_> {

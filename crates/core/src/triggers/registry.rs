@@ -1,10 +1,10 @@
-//! Makes an enum and its dispatch of the list of kinds in `mod.rs`. Each match has an arm per kind and no other, so a kind
-//! whose file lacks an answer does not compile.
+//! Makes an enum and its dispatch of the list of kinds in `mod.rs`. Each match has an arm per kind and no other, so a
+//! kind whose file lacks an answer does not compile.
 
 /// `Name(type);` for each kind of trigger.
 macro_rules! trigger_kinds {
     ($($(#[$doc:meta])* $kind:ident($type:ty);)*) => {
-        /// What starts a run.
+        /// The kind of a trigger.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum On {
@@ -22,7 +22,7 @@ macro_rules! trigger_kinds {
                 }
             }
 
-            /// Fills in what the document leaves open.
+            /// Fills in fields that the document leaves out.
             pub(crate) fn tidy(self, trigger: &mut Map<String, Json>) {
                 match self {
                     $(On::$kind => <$type as TriggerKind>::tidy(trigger),)*
@@ -43,7 +43,7 @@ macro_rules! trigger_kinds {
                 }
             }
 
-            /// What must have happened to the entity of the event.
+            /// The change that a trigger requires of the event's entity.
             pub(crate) fn change(self, def: &TriggerDef, parts: &mut Parts<'_>) -> Option<Change> {
                 match self {
                     $(On::$kind => <$type as TriggerKind>::change(def, parts),)*

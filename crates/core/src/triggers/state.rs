@@ -1,7 +1,7 @@
 //! The `state` trigger: a field went from one value to another.
 //!
-//! As Home Assistant's `state` trigger, it fires when the value changes, not when it is what it was; what does not exist is
-//! null, so coming into being is a change from null and going a change to null.
+//! As Home Assistant's `state` trigger, it fires when the value changes, not when the value stays the same. The value
+//! of an entity that does not exist is null, so coming into being is a change from null and going a change to null.
 
 use super::{Backfill, Change, Form, HeldSince, Meant, TriggerKind, changes};
 use crate::check::{TableShape, check_transition};
@@ -13,7 +13,7 @@ use crate::program::Parts;
 use crate::value::{Value, boolean_from_text};
 use serde_json::{Map, Value as Json};
 
-/// The field that it is about if it only says from what to what, as in a `state` condition.
+/// The field of a trigger that only gives values for `from` and `to`, as in a `state` condition.
 const STATE_FIELD: &str = "status";
 
 /// A field went from one value to another.
@@ -27,7 +27,8 @@ impl TriggerKind for State {
         backfill: Backfill::Updated,
     };
 
-    /// `to: null` means any value, but of the state only and not of the other fields: so there is a field.
+    /// `to: null` means any value, but of the state only and not of the other fields: so a trigger with values gets a
+    /// field.
     fn tidy(trigger: &mut Map<String, Json>) {
         if ["from", "to", "not_from", "not_to"].iter().any(|field| trigger.contains_key(*field)) {
             let field = trigger.entry("field").or_insert(Json::Null);
@@ -56,18 +57,18 @@ impl TriggerKind for State {
     }
 }
 
-/// From what to what.
+/// The change of a field from one value to another.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transition {
     /// The field; the whole entity if none is given.
     pub field: Option<String>,
-    /// What it was.
+    /// The values before the change.
     pub from: Option<Matcher>,
-    /// What it is.
+    /// The values after the change.
     pub to: Option<Matcher>,
 }
 
-/// Which values are meant. Null is the value of what does not exist.
+/// A set of values. Null is the value of an entity or field that does not exist.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Matcher {
     /// One of these.
@@ -93,8 +94,8 @@ impl Meant for Transition {
         }
     }
 
-    /// With `to`, or with neither, the value must stay what it became, also if others would have fired as well; with `from`
-    /// alone it must not become what it was.
+    /// With `to`, or with neither, the value must stay the one it became, also if other values would have fired as
+    /// well; with `from` alone the value must not become the old one again.
     fn holds(&self, since: &HeldSince<'_>, _: &mut Budget) -> Result<(), Reason> {
         let (old, new, now) = (self.value_in(since.old), self.value_in(since.new), self.value_in(since.now));
         let only_from = matches!(self.from, Some(Matcher::OneOf(_))) && self.to.is_none();
@@ -127,7 +128,7 @@ impl Meant for Transition {
 }
 
 impl Transition {
-    /// The value it is about in an image of the entity; the whole image if there is no field.
+    /// The value of the field in an image of the entity; the whole image if there is no field.
     fn value_in<'a>(&self, image: &'a Value) -> &'a Value {
         self.field.as_ref().map_or(image, |field| member(image, field))
     }
@@ -136,7 +137,7 @@ impl Transition {
         self.field.as_deref().unwrap_or("the entity")
     }
 
-    /// Do the images before and after the change make it fire? An image is null if there is no entity.
+    /// Do the images before and after the change make the trigger fire? An image is null if there is no entity.
     fn between(&self, old: &Value, new: &Value) -> Result<(), Code> {
         let (old, new) = (self.value_in(old), self.value_in(new));
         if old == new {
@@ -151,7 +152,7 @@ impl Transition {
         Ok(())
     }
 
-    /// The same, with the clause that said no and what it saw.
+    /// As `between`, with the clause that said no and the value it saw.
     fn explain(&self, old: &Value, new: &Value) -> Result<(), Reason> {
         let described = |matcher: &Option<Matcher>| matcher.as_ref().map(Matcher::describe).unwrap_or_default();
         self.between(old, new).map_err(|code| {
@@ -191,8 +192,8 @@ impl Matcher {
     }
 }
 
-/// Is the entity's value the wanted one? The builder of the trigger takes texts, so a wanted text is read as a boolean where
-/// the entity's value is one.
+/// Is the entity's value the wanted one? The builder of the trigger takes texts, so a wanted text is read as a boolean
+/// where the entity's value is one.
 fn is_value(value: &Value, wanted: &Value) -> bool {
     match (value, wanted.as_str()) {
         (Value::Bool(value), Some(text)) => boolean_from_text(text) == Some(*value),

@@ -1,10 +1,10 @@
-//! The image of a row as it was captured: JSON text of which only what is asked for is read.
+//! The image of a row as it was captured: JSON text of which only the members asked for are read.
 //!
 //! A filter looks at two or three columns of a row that may have fifty. Reading a single member means walking over the
-//! text before it, without making anything of it. Whoever asks often gets the whole row, read once.
+//! text before it, without making anything of it. After a few members the whole row is read, once.
 //!
 //! A text that cannot be read is an error for every expression that asks for it. As null, it would meet `is null` and
-//! miss every comparison, and a writer who finds such a text could hide a row from a filter.
+//! miss every comparison, and a role that finds such a text to write could hide a row from a filter.
 
 use super::Value;
 use super::json;
@@ -48,7 +48,7 @@ impl<'a> Image<'a> {
         Image { text, asked: Cell::new(0), whole: OnceCell::new() }
     }
 
-    /// All of it.
+    /// The whole image, read as a value.
     pub fn whole(&self) -> Result<&Value, Unreadable> {
         let read = || self.text.map_or(Ok(Value::Null), |text| json::parse(text).map_err(Unreadable));
         self.whole.get_or_init(read).as_ref().map_err(|error| *error)

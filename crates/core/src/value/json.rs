@@ -1,6 +1,7 @@
 //! Reading and writing JSON without losing a digit.
 //!
-//! Every captured row passes through here once, so the reader goes over bytes and allocates only what it keeps.
+//! Every captured row passes through here once, so the reader goes over bytes and allocates only the values that it
+//! keeps.
 
 use super::object::Shape;
 use super::shapes::{self, Shapes};
@@ -14,9 +15,9 @@ const MAX_DEPTH: usize = 256;
 /// holds, or very many of a thousand digits. `1e100000` is short to write and long to work with.
 const MAX_NUMBER_WORK: usize = 256 * 1024 * 1024;
 
-/// Most lists and objects inside each other in a value that an event carries. Well below `MAX_DEPTH` and the 127 levels of
-/// serde_json, because events, results and the state of a run put values into further lists and objects, and all of it
-/// must be readable.
+/// Most lists and objects inside each other in a value that an event carries. Well below `MAX_DEPTH` and the 127 levels
+/// of serde_json, because events, results and the state of a run put values into further lists and objects, and all of
+/// it must be readable.
 pub const MAX_LEVELS: usize = 100;
 
 /// How many lists and objects stand inside each other in a JSON text, without reading it: 0 for `1`, 2 for `[[1]]`.
@@ -49,7 +50,7 @@ pub struct JsonError {
     /// Byte offset of the mistake.
     pub at: usize,
     pub message: &'static str,
-    /// It may be JSON, but takes too much to read.
+    /// The text may be JSON, but takes too much work to read.
     pub too_costly: bool,
 }
 
@@ -66,7 +67,7 @@ pub fn parse(text: &str) -> Result<Value, JsonError> {
     })
 }
 
-/// What a look for one member came to.
+/// The result of looking for one member of an object.
 pub enum Member {
     Found(Value),
     Missing,
@@ -74,7 +75,7 @@ pub enum Member {
     Unclear,
 }
 
-/// Reads one member of the object that a text holds and walks over what stands before it. What comes after it is not
+/// Reads one member of the object that a text holds and walks over the members before it. The rest of the text is not
 /// looked at, so a text that is no JSON may have members.
 pub fn member(text: &str, name: &str) -> Member {
     let bytes = text.as_bytes();
@@ -86,7 +87,7 @@ pub fn member(text: &str, name: &str) -> Member {
     while bytes.get(at) == Some(&b'"') {
         let Some(end) = after_string(bytes, at) else { return Member::Unclear };
         let key = &bytes[at + 1..end - 1];
-        // a key with an escape in it could be any
+        // a key with an escape in it could be the wanted one
         if key.contains(&b'\\') {
             return Member::Unclear;
         }
@@ -154,7 +155,7 @@ struct Reader<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
-    /// What its numbers have taken so far.
+    /// The work that its numbers have taken so far.
     work: usize,
     shapes: &'a mut Shapes,
 }

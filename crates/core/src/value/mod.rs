@@ -1,4 +1,4 @@
-//! What expressions compute on: JSON plus exact numbers, instants, dates and durations.
+//! The values of expressions: JSON plus exact numbers, instants, dates and durations.
 //!
 //! A value is cheap to clone: anything that can be large sits behind an `Arc`. Numbers are never rounded on the way
 //! in or out, because a `numeric` column is often money.
@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// One value of the expression language.
 #[derive(Clone, Debug, Default)]
 pub enum Value {
-    /// Nothing; also what a missing path yields.
+    /// Nothing; also the value of a missing path.
     #[default]
     Null,
     /// `true` or `false`.
@@ -63,7 +63,7 @@ impl Value {
         match value {
             serde_json::Value::Null => Value::Null,
             serde_json::Value::Bool(b) => Value::Bool(*b),
-            // arbitrary_precision keeps the digits as written; what is out of numeric's range stays readable as text
+            // arbitrary_precision keeps the digits as written; a number out of numeric's range stays readable as text
             serde_json::Value::Number(n) => {
                 let digits = n.to_string();
                 Number::parse(&digits).map_or_else(|| Value::text(digits), Value::Number)
@@ -103,7 +103,7 @@ impl Value {
         out
     }
 
-    /// Appends what [`Value::to_json`] returns.
+    /// Appends the text of [`Value::to_json`].
     pub fn write_json(&self, out: &mut String) {
         json::write(self, out);
     }
@@ -193,7 +193,7 @@ impl Value {
         }
     }
 
-    /// What it takes at most to go through all of this value once, in nanoseconds or so; what a budget charges.
+    /// Upper bound of the time to go through all of this value once, in nanoseconds or so; budgets charge it.
     pub(crate) fn work(&self) -> usize {
         match self {
             Value::Null | Value::Bool(_) | Value::Time(_) | Value::Date(_) | Value::Duration(_) => 8,

@@ -84,7 +84,7 @@ impl Number {
             let value = small as i64;
             return Some(Number(Form::Small(if negative { -value } else { value }, scale as u32)));
         }
-        // reading digits takes time that grows with their square, so the hopeless are refused first
+        // reading digits takes time that grows with their square, so texts out of range are refused first
         if scale > MAX_SCALE || digits as i64 > MAX_WHOLE_DIGITS + MAX_SCALE {
             return None;
         }
@@ -106,7 +106,7 @@ impl Number {
         Number::normal(mantissa, scale)
     }
 
-    /// Picks the small form where it fits and refuses what `numeric` could not hold.
+    /// Picks the small form where it fits and refuses numbers that `numeric` could not hold.
     fn normal(mantissa: BigInt, scale: u32) -> Option<Number> {
         if scale <= SMALL_SCALE
             && let Ok(small) = i64::try_from(&mantissa)
@@ -299,8 +299,8 @@ impl Number {
         }
     }
 
-    /// What it takes at most to print this number, to compare it or to round it, in nanoseconds or so: it grows with the
-    /// square of the digits.
+    /// Upper bound of the time to print this number, to compare it or to round it, in nanoseconds or so: it grows with
+    /// the square of the digits.
     pub(crate) fn work(&self) -> usize {
         16 + self.cost().saturating_mul(self.cost())
     }
@@ -329,11 +329,11 @@ impl Number {
         };
         let most = (MAX_WHOLE_DIGITS + MAX_SCALE) as usize;
         let digits = digits + usize::try_from(exponent).unwrap_or(0);
-        // What is out of range is not read.
+        // A number that is out of range is not read.
         if digits > most { 16 + bytes.len() / 8 } else { 16 + (digits / 16).saturating_mul(digits / 16) }
     }
 
-    /// A bound on how many digits arithmetic on this number touches; what a budget charges.
+    /// A bound on how many digits arithmetic on this number touches; budgets charge it.
     pub(crate) fn cost(&self) -> usize {
         match &self.0 {
             Form::Small(..) => 1,
@@ -351,7 +351,7 @@ fn parse_exponent(bytes: &[u8]) -> Option<i64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    // beyond 7 digits the number is out of range whatever its mantissa
+    // beyond 7 digits the number is out of range with any mantissa
     let significant: Vec<u8> = digits.iter().copied().skip_while(|b| *b == b'0').take(8).collect();
     let value = significant.iter().fold(0_i64, |acc, b| acc * 10 + i64::from(b - b'0'));
     Some(if negative { -value } else { value })

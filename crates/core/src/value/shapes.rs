@@ -1,8 +1,8 @@
 //! The shapes of objects read lately.
 //!
 //! The rows of a table all have the same columns in the same order, so reading one would otherwise spend most of its
-//! time on names that were just freed. A small table per thread keeps the shapes seen last; what falls out is merely
-//! made again.
+//! time on names that were just freed. A small table per thread keeps the shapes seen last; a shape that falls out is
+//! merely made again.
 
 use super::object::Shape;
 use std::cell::RefCell;

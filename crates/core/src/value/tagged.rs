@@ -1,5 +1,5 @@
-//! Values kept as JSON and read back as what they were: an instant stays an instant. For what a suspended run
-//! remembers; users see plain JSON.
+//! Values kept as JSON and read back with their types: an instant stays an instant. For the state of suspended runs;
+//! users see plain JSON.
 
 use super::{Date, Duration, Number, Timestamp, Value};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -23,7 +23,7 @@ pub fn encode(value: &Value) -> Json {
         Value::Duration(d) => tagged("duration", serde_json::json!([d.months, d.days, d.micros])),
         Value::List(items) => Json::Array(items.iter().map(encode).collect()),
         Value::Object(object) => {
-            // JSON objects forget the order of their keys, and one of the user's may look like one of ours
+            // JSON objects forget the order of their keys, and an object of the user's may look like a tagged value
             if object.get(TAG).is_some() || !object.iter().is_sorted_by(|(a, _), (b, _)| a < b) {
                 let fields = object.iter().flat_map(|(k, v)| [Json::String(k.to_string()), encode(v)]);
                 tagged("object", fields.collect())

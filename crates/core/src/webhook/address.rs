@@ -14,7 +14,7 @@ pub struct Address {
     origin: Origin,
 }
 
-/// Whom an address leads to.
+/// The receiver that an address leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Whether it is https.
@@ -26,8 +26,8 @@ pub struct Origin {
 }
 
 impl Address {
-    /// Reads an address. Everything up to the path must be literal: whoever fills a table must not decide where its rows
-    /// are sent.
+    /// Reads an address. Everything up to the path must be literal: a role that may fill a table must not decide where
+    /// its rows are sent.
     pub fn parse(text: &str) -> Result<Address, ExprError> {
         let origin = origin(text)?;
         let template = Template::parse(text)?;
@@ -57,13 +57,13 @@ impl Address {
         &self.template
     }
 
-    /// Whom it leads to.
+    /// The receiver that the address leads to.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// The address with values in place. Each is one piece of a path or one value of a query: what has a meaning in a url
-    /// is encoded.
+    /// The address with values in place. Each is one piece of a path or one value of a query: characters that have a
+    /// meaning in a url are encoded.
     pub fn render(&self, scope: &dyn Scope, budget: &mut Budget) -> Result<String, ExprError> {
         let mut out = String::new();
         for part in self.template.parts() {
@@ -165,14 +165,15 @@ fn is_host(host: &str) -> bool {
     host.len() <= 253 && !host.is_empty() && host.split('.').all(label)
 }
 
-/// A host as a rule or a secret names it: a name, an address, or `*.suffix`. In lower case, None if it is none.
+/// A host as a rule or a secret names it: a name, an address, or `*.suffix`. In lower case, None if the text is no
+/// host.
 pub fn host_pattern(text: &str) -> Option<String> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     if let Ok(address) = bare.parse::<core::net::Ipv6Addr>() {
         return Some(address.to_string());
     }
     let suffix = text.strip_prefix("*.");
-    // "*.com" would be nearly everywhere, and what stands for nothing is a mistake.
+    // "*.com" would be nearly everywhere, and "*." names no host, so both are mistakes.
     if suffix.is_some_and(|suffix| !suffix.trim_end_matches('.').contains('.')) {
         return None;
     }
@@ -181,7 +182,7 @@ pub fn host_pattern(text: &str) -> Option<String> {
     is_host(suffix.unwrap_or(text)).then(|| lower.to_owned())
 }
 
-/// Leads the path where it seems to lead? A value of ".." would go elsewhere on the same host.
+/// Does the path lead where it seems to lead? A value of ".." would go elsewhere on the same host.
 fn check_path(url: &str) -> Result<(), ExprError> {
     if url.len() > MAX_URL {
         return Err(wrong(0..0, "the url of a webhook is too long")
@@ -198,7 +199,7 @@ fn check_path(url: &str) -> Result<(), ExprError> {
     Ok(())
 }
 
-/// Percent-encodes all but letters, digits and what has no meaning in any part of a url.
+/// Percent-encodes all but letters, digits and the characters that have no meaning in any part of a url.
 fn encode(value: &str, out: &mut String) {
     for byte in value.bytes() {
         match byte {

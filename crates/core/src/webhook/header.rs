@@ -11,7 +11,7 @@ pub const MAX_HEADERS: usize = 50;
 const MAX_NAME: usize = 256;
 const MAX_VALUE: usize = 8_192;
 
-/// Headers that say how the message travels or who it is from: not for its author to say.
+/// Headers about the transport or the sender of the message: its author may not set them.
 const OURS: [&str; 14] = [
     "accept-encoding",
     "connection",
@@ -47,7 +47,7 @@ impl Header {
         }
     }
 
-    /// The value, or which secret it is.
+    /// The value of the header, or a reference to its secret.
     pub(super) fn render(&self, name: &str, scope: &dyn Scope, budget: &mut Budget) -> Result<Json, ExprError> {
         match self {
             Header::Text(template) => {
@@ -123,7 +123,7 @@ fn check_name(name: &str) -> Result<(), ExprError> {
     Ok(())
 }
 
-/// Nothing that could end the header and begin another one.
+/// Refuses characters that could end the header and begin another one.
 fn check_value(name: &str, value: &str) -> Result<(), ExprError> {
     if value.len() > MAX_VALUE {
         return Err(wrong(format!("the value of header \"{name}\" is too long"))

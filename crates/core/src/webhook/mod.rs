@@ -1,4 +1,4 @@
-//! Messages to receivers outside: what a `webhook` step orders, and what is put into the outbox for it.
+//! Messages to receivers outside: the order of a `webhook` step, and the message put into the outbox for it.
 //!
 //! Nothing here sends anything. A value never becomes part of an address's host, of a header's name or of the form of a
 //! body: it is one piece of a path, one header value, one JSON value.
@@ -21,19 +21,19 @@ use serde_json::Value as Json;
 pub const MAX_BODY: usize = 1 << 20;
 /// How long, in milliseconds, a receiver may take unless the step or the endpoint says otherwise.
 pub const DEFAULT_TIMEOUT_MS: i32 = 5_000;
-/// The longest that can be said.
+/// The longest timeout that a step or an endpoint can give.
 pub const MAX_TIMEOUT_MS: i32 = 30_000;
-/// The shortest.
+/// The shortest timeout that a step or an endpoint can give.
 pub const MIN_TIMEOUT_MS: i32 = 100;
 /// How often a message is sent unless the step or the endpoint says otherwise.
 pub const DEFAULT_ATTEMPTS: u32 = 5;
-/// The most that can be said.
+/// The most attempts that a step or an endpoint can give.
 pub const MAX_ATTEMPTS: u32 = 100;
-/// The methods that a message can have; the first is usual.
+/// The methods that a message can have; the first is the default.
 pub const METHODS: [&str; 5] = ["POST", "GET", "PUT", "PATCH", "DELETE"];
-/// How sure a message is to arrive; the first is usual.
+/// The guarantees of delivery; the first is the default.
 pub const DELIVERIES: [&str; 2] = ["at_least_once", "at_most_once"];
-/// What is said when a name of an endpoint or secret is no name.
+/// The hint when the name of an endpoint or secret is no name.
 pub const NAME_HINT: &str = "A name has 1 to 64 characters, without control characters and spaces at its ends.";
 
 /// The body of a message whose step gives none (version 1 of it).
@@ -42,13 +42,13 @@ const DEFAULT_BODY: &str = r#"{"webhook_version": 1, "event_type": event.topic, 
 /// A message that a step orders.
 #[derive(Clone, Debug)]
 pub struct Webhook {
-    /// Where it goes.
+    /// The receiver of the message.
     pub receiver: Receiver,
     /// One of `METHODS`.
     pub method: &'static str,
     /// Further headers, in the order of their names.
     pub headers: Vec<(String, Header)>,
-    /// What it says, None for nothing.
+    /// The content of the body, None for nothing.
     pub body: Option<JsonTemplate>,
     /// The secret that it is signed with; the endpoint's if it is not given.
     pub secret: Option<String>,
@@ -56,9 +56,9 @@ pub struct Webhook {
     pub delivery: &'static str,
     /// How long the receiver may take, in milliseconds.
     pub timeout_ms: Option<i32>,
-    /// How often it is sent at most.
+    /// How often the message is sent at most.
     pub attempts: Option<u32>,
-    /// How long to wait between.
+    /// How long to wait between attempts.
     pub backoff: Option<Backoff>,
 }
 
@@ -78,12 +78,12 @@ pub struct Rendered {
     pub url: Option<String>,
     /// An object of texts and of `{"secret": name}`.
     pub headers: serde_json::Map<String, Json>,
-    /// What it says.
+    /// The content of the body.
     pub body: Option<String>,
 }
 
 impl Webhook {
-    /// The body of a step that gives none; a method that asks for something says nothing.
+    /// The body of a step that gives none; a message with method GET or DELETE has no body.
     pub fn default_body(method: &str) -> Option<JsonTemplate> {
         if matches!(method, "GET" | "DELETE") { None } else { JsonTemplate::parse(DEFAULT_BODY).ok() }
     }
@@ -111,7 +111,8 @@ impl Webhook {
         signed.chain(sent).collect()
     }
 
-    /// The message as it is now. `headers` are those of the endpoint; the step's count where both give one.
+    /// The message with the values of now. `headers` are those of the endpoint; where both give a header, the step's
+    /// counts.
     pub fn render(
         &self,
         mut headers: serde_json::Map<String, Json>,
@@ -159,7 +160,7 @@ fn body_text(value: &Value, headers: &mut serde_json::Map<String, Json>) -> Resu
     Ok(text)
 }
 
-/// Is it a name that an endpoint or a secret can have?
+/// Can an endpoint or a secret have this name?
 pub fn is_name(name: &str) -> bool {
     !name.is_empty()
         && name.chars().count() <= 64

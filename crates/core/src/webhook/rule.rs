@@ -1,9 +1,9 @@
-//! Would a rule let a message out? Asked when a definition is saved, so that its author hears of it at once; the courier
-//! asks again, with the addresses that the host then has.
+//! Would a rule let a message out? Asked when a definition is saved, so that its author sees a problem at once; the
+//! courier asks again, with the addresses that the host then has.
 
 use super::Origin;
 
-/// Is it a host that a pattern names? `*.example.com` names what is below example.com, not example.com itself.
+/// Does a pattern name this host? `*.example.com` names the hosts below example.com, not example.com itself.
 pub fn host_matches(pattern: &str, host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host);
     match pattern.strip_prefix("*.") {

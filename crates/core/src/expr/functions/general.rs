@@ -161,7 +161,7 @@ fn parse_json(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault>
                 }
                 Err(_) => Value::Null,
             };
-            // The numbers in it can be much longer than they are written.
+            // The numbers in the value can be much longer than they are written.
             context.work(value.work())?;
             Ok(value)
         }

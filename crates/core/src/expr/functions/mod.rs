@@ -29,7 +29,7 @@ pub enum Purity {
 pub struct Param {
     /// Its name in the documentation.
     pub name: &'static str,
-    /// What it takes.
+    /// The type of its values.
     pub kind: Type,
     /// Whether it may be left out.
     pub optional: bool,
@@ -44,7 +44,7 @@ pub struct Function {
     pub params: &'static [Param],
     /// Whether the last parameter may be repeated.
     pub variadic: bool,
-    /// What it returns.
+    /// The type of its result.
     pub returns: Type,
     /// Whether it reads the clock.
     pub purity: Purity,
@@ -79,7 +79,7 @@ impl Function {
     }
 }
 
-/// What a function can use besides its arguments.
+/// Time, budget and place in the text, for functions that need them besides their arguments.
 pub struct Context<'a> {
     pub(crate) now: Timestamp,
     budget: &'a mut Budget,
@@ -163,7 +163,7 @@ fn text_of(value: &Value, context: &mut Context<'_>) -> Result<Option<String>, F
     Ok(value.to_text())
 }
 
-/// The number of an argument; `None` if it is none.
+/// The number of an argument; `None` if it is no number.
 fn number_of(value: &Value, context: &mut Context<'_>) -> Result<Option<Number>, Fault> {
     context.work(super::ops::work_to_number(value))?;
     Ok(value.as_number())

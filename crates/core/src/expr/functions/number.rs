@@ -186,7 +186,7 @@ fn total(name: &str, args: &[Value], context: &mut Context<'_>) -> Result<Option
     let (mut total, mut count) = (Number::from(0), 0);
     for value in list.iter().filter(|v| !v.is_null()) {
         let number = number_of(value, context)?.ok_or_else(|| wrong(name, "numbers", value))?;
-        // The sum can be longer than what is added to it.
+        // The sum can be longer than each number added to it.
         context.work(if total.cost() + number.cost() > 2 { total.work().saturating_add(number.work()) } else { 0 })?;
         total = total.add(&number).ok_or_else(|| Fault::out_of_range("number"))?;
         count += 1;

@@ -1,9 +1,10 @@
 //! Regular expressions whose cost is known before they run.
 //!
-//! A search takes at worst as many visits of states of the compiled pattern as the product of its size and the length of
-//! the text. While that product is small it is charged and the regex crate does the search. A longer search goes through
-//! a DFA that is built on the way within a fixed memory: its time is linear in the text plus what was built, both of
-//! which are charged, and a pattern that needs more memory is refused instead of falling back to the slow way.
+//! A search takes at worst as many visits of states of the compiled pattern as the product of its size and the length
+//! of the text. While that product is small it is charged and the regex crate does the search. A longer search goes
+//! through a DFA that is built on the way within a fixed memory: its time is linear in the text plus the states that
+//! were built, both of which are charged, and a pattern that needs more memory is refused instead of falling back to
+//! the slow way.
 
 use super::Context;
 use crate::expr::ExprErrorKind;
@@ -66,7 +67,7 @@ pub fn is_match(pattern: &str, text: &str, context: &mut Context<'_>) -> Result<
     }
 }
 
-/// The place of the first group, or of all that was matched if the pattern has none or it took no part.
+/// The place of the first group, or of the whole match if the pattern has no group or the group took no part.
 pub fn extract(pattern: &str, text: &str, context: &mut Context<'_>) -> Result<Option<Range<usize>>, Fault> {
     let pattern = compiled(pattern, context)?;
     if pattern.is_long(text) {
@@ -120,7 +121,8 @@ fn invalid(reason: &str) -> Fault {
 
 impl Pattern {
     fn compile(pattern: &str) -> Result<Pattern, Fault> {
-        // A counted repetition can make a short pattern large. The regex crate has the messages for what does not parse.
+        // A counted repetition can make a short pattern large. The regex crate has the messages for patterns that do
+        // not parse.
         let built = regex::RegexBuilder::new(pattern).size_limit(MAX_SIZE).dfa_size_limit(MAX_SIZE).build();
         let direct = built.map_err(|error| match error {
             regex::Error::CompiledTooBig(_) => invalid("it is too large"),
@@ -192,14 +194,15 @@ impl Linear {
     }
 }
 
-/// Charges the states that a search had to build; it began with none, so that it always costs the same.
+/// Charges the states that a search had to build; the search began with no states, so that it always costs the same.
 fn charge_built(dfa: &DFA, cache: &regex_automata::hybrid::dfa::Cache, context: &mut Context<'_>) -> Result<(), Fault> {
     let capacity = dfa.get_config().get_cache_capacity();
     let built = cache.memory_usage() + cache.clear_count().saturating_mul(capacity);
     context.steps(built / BUILT_PER_STEP)
 }
 
-/// What a DFA found; `None` where it cannot follow the pattern, which is so for `\b` beside letters that are not ASCII.
+/// The result of a DFA; `None` where it cannot follow the pattern, which is so for `\b` beside letters that are not
+/// ASCII.
 fn known<T>(found: Result<T, MatchError>, text: &str) -> Result<Option<T>, Fault> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -221,7 +224,7 @@ fn nfa(pattern: &str, reverse: bool, captures: WhichCaptures) -> Option<NFA> {
     NFA::compiler().configure(config).build(pattern).ok()
 }
 
-/// States and transitions: what the slowest search visits for one byte.
+/// States and transitions: as many as the slowest search visits for one byte.
 fn size_of(nfa: &NFA) -> usize {
     let of_state = |state: &State| match state {
         State::Sparse(sparse) => 1 + sparse.transitions.len(),

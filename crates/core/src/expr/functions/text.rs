@@ -219,7 +219,7 @@ fn replace(args: &[Value], context: &mut Context<'_>) -> Result<Value, Fault> {
     Ok(Value::text(text.replace(&from, &to)))
 }
 
-/// A count of characters; fractions are cut off and what is below zero counts as zero.
+/// A count of characters; fractions are cut off and numbers below zero count as zero.
 fn count(name: &str, value: &Value, context: &mut Context<'_>) -> Result<i64, Fault> {
     context.work(ops::work_to_number(value))?;
     match value {

@@ -1,5 +1,5 @@
-//! After a crash, what may have been in hand is tried one by one, so that a step that takes the server down is found out.
-//! This chooses what to try next.
+//! Chooses the next dispatch to try after a crash. Dispatches that may have been executing then are tried one by one,
+//! so that a step that takes the server down is found out.
 use std::collections::HashSet;
 
 use pgrx::pg_sys;
@@ -8,7 +8,7 @@ use crate::gucs;
 use crate::signal::shmem::{self, shared};
 use crate::store::dispatches;
 
-/// How far to look for a dispatch that nobody holds back.
+/// How many dispatches to look at for one that no other dispatch holds back.
 const LOOK_AHEAD: i64 = 500;
 
 pub enum Pick {
@@ -27,9 +27,9 @@ pub fn end(owner: pg_sys::Oid, floor: i64, below: i64) -> i64 {
     dispatches::at_place(owner, floor, most).map_or(below, |id| id.min(below))
 }
 
-/// The first dispatch of an owner that nobody tries and that has to wait for none before it. It alone is locked: several
-/// executors look at the same head of the queue, and each must be able to take what it has chosen.
-/// `put_off` are dispatches whose next try is not due yet.
+/// The first dispatch of an owner that no executor tries and that has to wait for none before it. Only this one is
+/// locked: several executors look at the same head of the queue, and each must be able to take the dispatch that it has
+/// chosen. `put_off` are dispatches whose next try is not due yet.
 pub fn first_free(owner: pg_sys::Oid, floor: i64, below: i64, put_off: &HashSet<i64>) -> Pick {
     let queue = dispatches::queue(owner, floor, below, LOOK_AHEAD);
     if queue.is_empty() {
@@ -41,7 +41,7 @@ pub fn first_free(owner: pg_sys::Oid, floor: i64, below: i64, put_off: &HashSet<
         ids
     };
     while let Some(id) = dispatches::lock_first(owner, &free_heads(&queue, &tried())) {
-        // Somebody may have chosen it and let go of its row between the two looks.
+        // Another executor may have chosen it and released its row between the two looks.
         if !tried().contains(&id) {
             return Pick::Dispatch(id);
         }

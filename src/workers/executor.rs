@@ -40,7 +40,7 @@ unsafe extern "C-unwind" fn on_exit(_code: i32, argument: pg_sys::Datum) {
     slot.release();
     if let Some(home) = shared().database(shmem::my_database()) {
         if died {
-            // A step may have ended its own process: whoever comes next tries what was in hand one by one.
+            // A step may have ended its own process: the next executor tries the dispatches of this batch one by one.
             home.careful_below.fetch_max(claimed + 1, Ordering::AcqRel);
             home.executor_died.store(true, Ordering::Release);
         }
@@ -66,7 +66,7 @@ pub extern "C-unwind" fn automation_executor_main(argument: pg_sys::Datum) {
     if slot.database.load(Ordering::Acquire) != database.to_u32()
         || slot.owner.load(Ordering::Acquire) != owner.to_u32()
     {
-        // Whoever asked for us has gone meanwhile, and our place with him.
+        // The conductor that started this executor has gone meanwhile, and the slot with it.
         process::exit(0);
     }
     slot.occupy(clock::now());
@@ -74,11 +74,12 @@ pub extern "C-unwind" fn automation_executor_main(argument: pg_sys::Datum) {
     process::at_exit(on_exit, place);
     let named = in_transaction(|| {
         process::set_application_name(&format!("automation_engine executor ({})", names::database_name(database)));
-        // What others do while we work must be seen: each statement has its own snapshot, whatever the role's default is.
+        // Changes that others commit while we work must be seen: each statement has its own snapshot, regardless of the
+        // role's default.
         settings::set_session(c"default_transaction_isolation", c"read committed");
     });
     let Some(home) = shared().database(database).filter(|_| named.is_ok()) else { process::exit(1) };
-    // A batch of one until it is known that runs are quick: a slow one would hold up whatever shares its batch.
+    // A batch of one until it is known that runs are quick: a slow one would hold up the runs that share its batch.
     let limit = 1;
     let claimer = Claimer::new(owner, true);
     let (put_off, told) = (PutOff::default(), Repeats::default());
@@ -86,7 +87,7 @@ pub extern "C-unwind" fn automation_executor_main(argument: pg_sys::Datum) {
         .work()
 }
 
-/// What to do about dispatches from before the server's start.
+/// How to treat dispatches from before the server's start.
 enum Careful {
     /// Try this one alone.
     Alone(i64),
@@ -100,8 +101,8 @@ enum Careful {
     Wait,
 }
 
-/// Makes this transaction's commit flush, whatever the owner has set: a count that survives a crash while the run it
-/// counts does not would blame the innocent.
+/// Makes this transaction's commit flush, regardless of the owner's settings: a count that survives a crash while
+/// the run it counts does not would blame the innocent.
 fn durably() {
     // SAFETY: sets a flag of the current transaction.
     unsafe { pg_sys::ForceSyncCommit() }
@@ -250,7 +251,7 @@ impl Executor {
                 self.alone = turn.alone;
                 if let (Work::Only(id), true) = (work, self.counted.is_some()) {
                     if turn.runs == 0 && !self.is_gone(id) {
-                        // Somebody looked at it just now; it is still ours to try.
+                        // Another executor has locked it for a moment to look at it; it is still ours to try.
                         process::wait(std::time::Duration::from_millis(2));
                         return Some(true);
                     }
@@ -293,8 +294,8 @@ impl Executor {
         process::exit(0)
     }
 
-    /// Looks once more, in a new snapshot, at the waits that the last commit has armed: what changed between their
-    /// evaluation and that commit may have been routed before they could be seen.
+    /// Looks once more, in a new snapshot, at the waits that the last commit has armed: a change between their
+    /// evaluation and that commit may have been routed before the router could see them.
     fn look_at_armed(&mut self) {
         // A run that goes on may suspend again at once; a loop of waits that are fulfilled must not keep us here.
         for _ in 0..10 {

@@ -1,5 +1,5 @@
 //! The launcher: one per cluster. Looks which databases there are and keeps a conductor running for each that has the
-//! extension. Level-triggered: every look compares what should run with what does.
+//! extension. Level-triggered: every look compares the conductors that should run with those that do.
 #![allow(unsafe_code)]
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;

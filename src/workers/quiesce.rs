@@ -14,7 +14,7 @@ use crate::pg::raw::unguarded;
 use crate::signal::shmem::{DatabaseSlot, STATE_ABSENT, STATE_UNKNOWN, shared};
 use crate::store::kinds;
 
-/// Most milliseconds to wait for workers to leave; then the command goes on and reports what it finds.
+/// Most milliseconds to wait for workers to leave; then the command goes on and reports the workers that are left.
 const PATIENCE_MS: i64 = 10_000;
 
 static mut PREVIOUS: pg_sys::ProcessUtility_hook_type = None;

@@ -52,7 +52,7 @@ pub fn in_transaction_until<R>(
         // which it logged in.
         pg_sys::XactReadOnly = false;
         pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
-        // Nothing is known yet of what the transaction is about.
+        // The subject of the transaction is not known yet.
         pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, c"".as_ptr());
     }
     // A callback of an error's report must not outlive the error.
@@ -66,7 +66,7 @@ pub fn in_transaction_until<R>(
     .catch_rust_panic(|error: CaughtError| Err(PgError::from_caught(error)))
     .execute();
     drop(contexts);
-    // SAFETY: as above; after a failure AbortCurrentTransaction cleans up whatever state is left.
+    // SAFETY: as above; after a failure AbortCurrentTransaction cleans up all state that is left.
     let result = unsafe {
         match outcome {
             Ok(value) => {

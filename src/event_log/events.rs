@@ -18,7 +18,7 @@ use crate::pg::statement_alone;
 use crate::provenance::{self, Cause};
 use crate::signal::at_commit;
 
-/// What happened, as the `op` column has it.
+/// The kind of an event, as the `op` column has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     Created,
@@ -105,9 +105,10 @@ pub struct NewEvent<'a> {
     pub prev: Option<&'a [u8]>,
     pub next: Option<&'a [u8]>,
     pub payload: Option<&'a [u8]>,
-    /// Who or what it comes from, if not from what this process is doing.
+    /// The cause of the event, if it is not the run or session that this process works for.
     pub cause: Option<Cause>,
-    /// When it happens, if not now. Never a clock of somebody's own: events are found by the day on the wall.
+    /// When it happens, if not now. Never the time of a clock that a session has set for itself: events are found
+    /// by the day on the wall clock.
     pub at: Option<Micros>,
     /// Whose event it is, if not the writer's.
     pub role: Option<pg_sys::Oid>,
@@ -124,7 +125,8 @@ pub fn current_command() -> pg_sys::CommandId {
     }
 }
 
-/// Appends one event to the log, behind what waits, and arms the wake-up for this transaction's commit. Returns its id.
+/// Appends one event to the log, behind the events that wait to be inserted, and arms the wake-up for this
+/// transaction's commit. Returns its id.
 pub fn append_event(event: &NewEvent<'_>) -> i64 {
     // The row is inserted without a statement that Postgres would refuse.
     read_only::refuse_insert();
@@ -200,7 +202,7 @@ pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
     ];
     // First, because it also sees to it that we hear of rollbacks.
     at_commit::conductor_at_commit();
-    // If the table is gone, the extension is being dropped under us, and there is nobody left to tell.
+    // If the table is gone, the extension is being dropped under us, and no conductor is left to tell.
     PENDING.with(|pending| pending.borrow_mut().add("event", at, command, row));
 }
 
@@ -242,8 +244,8 @@ pub fn forget_buffered() {
     settle(Pending::forget);
 }
 
-/// A session that is terminated while it inserts ends there: its rollback finds what waits in use, and needs nothing of it
-/// any more. A panic instead would end the rollback before it has let go of the locks.
+/// A session that is terminated while it inserts ends there: its rollback finds the waiting events borrowed, and does
+/// not need them any more. A panic instead would end the rollback before it has released the locks.
 fn settle(work: impl FnOnce(&mut Pending)) {
     PENDING.with(|pending| {
         if let Ok(mut pending) = pending.try_borrow_mut() {
@@ -273,7 +275,7 @@ pub struct Event {
     pub prev: Option<String>,
     pub next: Option<String>,
     pub payload: Option<String>,
-    /// JSON: what the window of the trigger has counted. Not part of the log.
+    /// JSON: the count of the trigger's window. Not part of the log.
     pub window: Option<String>,
 }
 
@@ -349,7 +351,7 @@ impl Event {
         .to_string()
     }
 
-    /// Reads what `to_json` wrote.
+    /// Reads the text that `to_json` wrote.
     pub fn from_json(text: &str) -> Option<Event> {
         let json: serde_json::Value = serde_json::from_str(text).ok()?;
         let text = |name: &str| json[name].as_str().map(str::to_owned);
@@ -460,7 +462,7 @@ pub fn append_again(event: &Event) -> i64 {
     })
 }
 
-/// One event by its id, whoever may see it.
+/// One event by its id, without a check of the caller's rights.
 pub fn one(id: i64) -> Option<Event> {
     identity::as_engine(|| query_one(ONE, &[id.into()], |row| Event::read(row, 1)).flatten())
 }

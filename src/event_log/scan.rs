@@ -1,7 +1,7 @@
 //! Reading the event log along its indexes without going through the executor.
 //!
-//! A turn of the router reads a handful of events; setting up a statement over all partitions costs many times what
-//! reading them does. Here a partition costs opening it. No rights are checked: for the engine's own use alone.
+//! A turn of the router reads a handful of events; setting up a statement over all partitions costs many times as
+//! much as reading them. Here a partition costs opening it. No rights are checked: for the engine's own use alone.
 #![allow(unsafe_code)]
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -30,7 +30,7 @@ thread_local! {
     static LEAVES: RefCell<(u64, Vec<Leaf>)> = const { RefCell::new((0, Vec::new())) };
 }
 
-/// The log, open for reading in one snapshot: everything committed by now, and what this transaction wrote itself.
+/// The log, open for reading in one snapshot: everything committed by now, and this transaction's own rows.
 pub struct LogScan {
     leaves: Vec<OpenLeaf>,
     snapshot: StatementSnapshot,
@@ -45,8 +45,8 @@ struct OpenLeaf {
 }
 
 impl LogScan {
-    /// For what was committed, or written by this transaction, before the call. None if there is no log: the extension
-    /// is being dropped.
+    /// Opens the log for events that were committed, or written by this transaction, before the call. None if there is
+    /// no log: the extension is being dropped.
     pub fn open() -> Option<Self> {
         let parent = names::internal_relation("event")?;
         // SAFETY: the lock on the parent keeps its partitions; they are closed again when this is dropped.
@@ -144,7 +144,7 @@ const MANY_GROUPS: usize = 50;
 impl Drop for LogScan {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // An error's rollback closes what is open.
+            // An error's rollback closes the relations and scans that are open.
             return;
         }
         // SAFETY: pairs with `open`; the locks are kept until the transaction ends, as a statement's are.

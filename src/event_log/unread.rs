@@ -35,7 +35,7 @@ pub fn has_routed(to: &Moment) -> bool {
 pub struct Batch {
     /// How many events it has.
     pub members: usize,
-    /// Those of them that somebody listens to.
+    /// Those of them that an automation or a run may listen to.
     pub events: Vec<Event>,
     pub position: i64,
     pub done: bool,
@@ -90,13 +90,13 @@ pub fn next_events(cursor: &Cursor, to: &Moment, limit: i64, ears: &Ears) -> Bat
 /// Most events behind the cursor that are looked at to know whether something has just changed.
 const MOST_UNROUTED: i64 = 1000;
 
-/// The events that this transaction can see and nobody has routed yet, its own included; None if there are too many.
+/// The events that this transaction can see and that are not routed yet, its own included; None if there are too many.
 pub fn unrouted() -> Option<Vec<Event>> {
     as_engine(|| {
         let (mut cursor, present) = (cursor_store::peek()?, cursor_store::present()?);
         cursor.look_ahead();
         let mut events = Vec::new();
-        // The rest of the batch under way; what has been committed since it began may have lower ids than its position.
+        // The rest of the batch under way; events committed since it began may have lower ids than its position.
         if let Some(to) = cursor.to.take() {
             let rest = next_events(&cursor, &to, MOST_UNROUTED, &Ears::open());
             events = rest.done.then_some(rest.events)?;

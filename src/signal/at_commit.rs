@@ -42,7 +42,7 @@ thread_local! {
     static REGISTERED: Cell<bool> = const { Cell::new(false) };
     static CAPTURED: Cell<bool> = const { Cell::new(false) };
     static CLAIMED: Cell<bool> = const { Cell::new(false) };
-    /// This transaction has queued work, and is not the conductor's, who knows anyway.
+    /// This transaction has queued dispatches, and is not the conductor's: the conductor knows of its own.
     static QUEUED: Cell<bool> = const { Cell::new(false) };
     /// This transaction has put work before other work.
     static BELOW: Cell<bool> = const { Cell::new(false) };
@@ -87,14 +87,14 @@ pub fn work_at_commit(any: bool) {
     }
 }
 
-/// Tells the other claimers if this transaction does not keep what it claimed.
+/// Tells the other claimers if this transaction gives the dispatches that it claimed back.
 pub fn announce_if_claims_return() {
     if !CLAIMED.replace(true) {
         register();
     }
 }
 
-/// Tells the claimers, when this transaction commits, that there is work below what they have claimed.
+/// Tells the claimers, when this transaction commits, that there are dispatches below those they have claimed.
 pub fn return_claims_at_commit() {
     if !BELOW.replace(true) {
         register();
@@ -108,8 +108,8 @@ pub fn courier_at_commit() {
     }
 }
 
-/// Takes back what this session asks of executors should its transaction abort; that is also how a session ends that is
-/// terminated in the middle.
+/// Takes back this session's requests to executors should its transaction abort; a session that is terminated in the
+/// middle ends so as well.
 pub fn forget_requests_at_abort() {
     if !REQUESTED.replace(true) {
         register();

@@ -1,4 +1,4 @@
-//! What an executor process tells the others.
+//! The slot of an executor in shared memory: its state as the other processes see it.
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use automation_core::places::{self, Place};
@@ -34,7 +34,7 @@ pub struct ExecutorSlot {
     pub batches: AtomicI64,
     pub started_at: AtomicI64,
     pub registered_at: AtomicI64,
-    /// What it executes at this moment.
+    /// The run that it executes at this moment.
     pub running: Running,
 }
 

@@ -19,7 +19,7 @@ pub struct Counter {
     sequence: AtomicU64,
     /// The next id, 0 if that is not known. It is the first of a block if the block before is used up.
     next: AtomicI64,
-    /// Held by whoever fetches a block.
+    /// Held by the process that fetches a block.
     lock: UnsafeCell<pg_sys::LWLock>,
 }
 
@@ -30,13 +30,13 @@ impl Counter {
     /// Prepares the lock, once for the life of the shared memory.
     ///
     /// # Safety
-    /// Nobody else uses the counter yet.
+    /// No other process uses the counter yet.
     pub unsafe fn prepare(&self, tranche: i32) {
         // SAFETY: as demanded of the caller.
         unsafe { pg_sys::LWLockInitialize(self.lock.get(), tranche) };
     }
 
-    /// Forgets what it knows, when the extension is gone or its place is for another database.
+    /// Forgets the sequence and the next id, when the extension is gone or the slot is for another database.
     pub fn forget(&self) {
         self.sequence.store(0, Ordering::SeqCst);
         self.next.store(0, Ordering::SeqCst);
@@ -87,7 +87,8 @@ impl Counter {
             pg_sys::LWLockAcquire(self.lock.get(), pg_sys::LWLockMode::LW_EXCLUSIVE);
             let drawn = (is_ours() && self.known_next(sequence) == seen).then(|| {
                 let (first, count) = (nextval_internal(sequence.relation, false), most.min(BLOCK));
-                // In this order: who finds the sequence's number finds an id of it, or none.
+                // `next` before `sequence`: a reader that sees the new sequence must not see the old sequence's next
+                // id.
                 self.next.store(first + count, Ordering::SeqCst);
                 self.sequence.store(sequence.number, Ordering::SeqCst);
                 (first, count)
@@ -121,7 +122,7 @@ impl Sequence {
     }
 }
 
-/// What a process says while it stands by. Zeroed memory means that it does not.
+/// The mark of a process whose transaction stands by. Zeroed memory means that it does not.
 #[repr(C)]
 pub struct StandBy {
     pub database: AtomicU32,

@@ -1,6 +1,6 @@
 //! Which run each executor executes at this moment, and which runs are being cancelled. All of it is in shared memory:
-//! an executor says what it does with plain stores, without a lock, a write or a system call per run. Hints only: the
-//! rows of a run and their locks decide what becomes of it.
+//! an executor shows its run with plain stores, without a lock, a write or a system call per run. Hints only: the rows
+//! of a run and their locks decide how it ends.
 //!
 //! How a run that executes is cancelled: the session that calls cancel_run() enters the run's number among those that
 //! are wanted, sends SIGINT to the executor that shows the run, and waits for the lock on the run's row. The executor
@@ -57,10 +57,10 @@ impl Task {
     }
 }
 
-/// What one executor executes.
+/// The run that one executor executes.
 #[repr(C)]
 pub struct Running {
-    /// Odd while the executor changes what follows.
+    /// Odd while the executor changes the fields below.
     version: AtomicU32,
     /// 0 between runs.
     run: AtomicI64,
@@ -76,7 +76,7 @@ pub struct Running {
     signals: AtomicU32,
 }
 
-/// What an executor was found to execute.
+/// The run that an executor was found to execute.
 #[derive(Debug)]
 pub struct Seen {
     pub run: i64,
@@ -88,7 +88,7 @@ pub struct Seen {
 }
 
 impl Running {
-    /// The executor alone changes what is shown; a reader that meets a change in the middle looks again.
+    /// The executor alone changes the fields; a reader that meets a change in the middle looks again.
     fn change(&self, work: impl FnOnce()) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
@@ -124,7 +124,7 @@ impl Running {
         self.show(Task::default(), 0);
     }
 
-    /// What is executed now, if anything.
+    /// The run that is executed now, if any.
     pub fn seen(&self) -> Option<Seen> {
         for _ in 0..READS {
             let before = self.version.load(Ordering::Acquire);
@@ -173,7 +173,7 @@ pub fn become_executor(slot: &'static ExecutorSlot) {
     MINE.set(Some(slot));
 }
 
-/// Ends what is shown when dropped.
+/// Clears the run that is shown when dropped.
 pub struct Shown(());
 
 impl Drop for Shown {
@@ -235,7 +235,7 @@ fn executor_of(run: i64) -> Option<&'static ExecutorSlot> {
     shared().executors_of(my_database()).find(|slot| slot.running.executes(run))
 }
 
-/// What the executors of this database but this process execute.
+/// The runs that the other executors of this database execute.
 fn executed_elsewhere() -> impl Iterator<Item = Seen> {
     let mine = MINE.get();
     shared()
@@ -307,7 +307,7 @@ impl Wanted {
         self.taken.fetch_and(!(1 << place), Ordering::AcqRel);
     }
 
-    /// Takes back what a session has entered that is about to end, however it ends.
+    /// Takes back all requests that this session has entered. Called when the session is about to end, in any way.
     pub fn forget_mine(&self) {
         // SAFETY: reads a process global.
         let me = unsafe { pg_sys::MyProcPid };

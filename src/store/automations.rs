@@ -8,7 +8,7 @@ use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity::as_engine;
 use crate::pg::table_scan::each_row;
 
-/// What the router needs of an active automation.
+/// The parts of an active automation that the router needs.
 #[derive(Clone, Debug)]
 pub struct ActiveVersion {
     pub automation_id: i32,
@@ -91,7 +91,7 @@ const FOLD_NOTES: &str = "
       FROM gone AS g
     HAVING pg_catalog.count(*) > 0";
 
-/// Makes one note of the older ones. What they say together stays the same.
+/// Folds the older notes into one that says the same as all of them together.
 pub fn fold_notes() {
     as_engine(|| execute(FOLD_NOTES, &[]));
     NOTES.set(0);
@@ -158,7 +158,7 @@ pub fn lock(name: &str, tenant: Option<&str>) -> Option<Automation> {
 }
 
 impl Automation {
-    /// Records in the audit what the current user did to the automation. Its tenant is among the details.
+    /// Records in the audit an act of the current user on the automation. Its tenant is among the details.
     pub fn audit(&self, action: &str, mut details: serde_json::Value) {
         if let Some(tenant) = &self.tenant {
             details["tenant"] = tenant.as_str().into();
@@ -225,7 +225,7 @@ const ADD_VERSION: &str = "
      WHERE a.id = $1
  RETURNING a.version, a.version_id";
 
-/// What add_version() writes.
+/// The row that add_version() writes.
 pub struct NewVersion<'a> {
     /// Patterns of the engine's own events that start it.
     pub listens_to: &'a [String],
@@ -281,8 +281,8 @@ const PAUSE_BY_SYSTEM: &str = "
      WHERE a.id = (SELECT s.id FROM automation_internal.automation AS s
                     WHERE s.id = $1 AND s.status = 'active' FOR UPDATE SKIP LOCKED)";
 
-/// Pauses an automation for its own good. False if it is not active, or somebody is changing it: an executor must not wait
-/// for them, who may wait for its runs.
+/// Pauses an automation for its own good. False if it is not active, or another session is changing it: an executor
+/// must not wait for that session, which may wait for the executor's runs.
 pub fn pause_by_system(id: i32, details: &serde_json::Value) -> bool {
     let args = [id.into(), Arg::timestamp(clock::now()), Arg::jsonb(&details.to_string())];
     let paused = as_engine(|| execute(PAUSE_BY_SYSTEM, &args)) == 1;
@@ -384,6 +384,7 @@ const STAYS: &str = "
 /// the automation.
 pub fn stays_as_it_is(automation: i32, tenant: Option<&str>) -> Option<bool> {
     let stays = as_engine(|| query_one(STAYS, &[automation.into()], |row| row.bool(1))).flatten()?;
-    // With the automation's row locked, no pause comes or goes. A statement of its own sees what was committed before the lock.
+    // With the automation's row locked, no pause comes or goes. A statement of its own sees all that was committed
+    // before the lock.
     Some(stays && !super::tenant_pauses::is_paused(automation, tenant))
 }

@@ -1,4 +1,5 @@
-//! What batches of runs add to the counters of a bulk job, until the next look at the job takes it in.
+//! Tallies: rows that batches of runs append to count for a bulk job, until the next look at the job adds them to its
+//! counters.
 use pgrx::pg_sys;
 
 use super::bulk::Job;
@@ -7,7 +8,7 @@ use crate::pg::engine_sql::{Row, query_one};
 use crate::pg::identity::as_engine;
 use crate::pg::snapshot::{Snapshot, assigned_transaction};
 
-/// What a batch of runs adds to the counters of a job.
+/// The numbers that a batch of runs adds to the counters of a job.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub completed: i64,
@@ -89,8 +90,9 @@ fn read_tally(row: &Row<'_>) -> (Tally, Option<Snapshot>) {
     (tally, row.text(8).and_then(|text| Snapshot::parse(&text)))
 }
 
-/// Takes in what the batches since the last look have counted. The job is locked. Only tallies of transactions that the
-/// last look did not see are read: those of older transactions are dead, and may be many while a session holds an old snapshot.
+/// Takes in the tallies of the batches since the last look. The job is locked. Only tallies of transactions that the
+/// last look did not see are read: those of older transactions are dead, and may be many while a session holds an old
+/// snapshot.
 pub fn take(job: &mut Job) -> Tally {
     let take = |sql: &'static str, which: &str| {
         as_engine(|| query_one(sql, &[job.id.into(), which.into()], read_tally)).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! What the courier does with messages: claims those that are due, and records what became of them. Every record is fenced by
-//! the number of the attempt, so that an answer which comes too late changes nothing.
+//! The courier's statements about messages: claim those that are due, and record their outcomes. Every record is fenced
+//! by the number of the attempt, so that an answer which comes too late changes nothing.
 use pgrx::pg_sys;
 
 use crate::pg::clock::Micros;
@@ -114,7 +114,7 @@ const INTERRUPTED: &str = "
      WHERE o.state = 'sending'
      ORDER BY o.id";
 
-/// What a courier that is gone had in hand.
+/// The messages that a courier that is gone was sending.
 pub fn interrupted() -> Vec<Message> {
     as_engine(|| query(INTERRUPTED, &[], read)).into_iter().flatten().collect()
 }

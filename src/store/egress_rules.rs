@@ -40,7 +40,7 @@ pub fn deny(role: pg_sys::Oid, rule: &EgressRule) -> bool {
         == 1
 }
 
-// A superuser is a member of every role, and must not have what was allowed to others only.
+// A superuser is a member of every role, and must not use rules that were made for other roles only.
 const OF: &str = "
     SELECT r.host, r.port, r.cidr::text
       FROM automation_internal.egress_rule AS r

@@ -17,7 +17,7 @@ pub struct Endpoint {
     pub disabled: Option<String>,
 }
 
-// Whoever sets it again has seen to it that it works.
+// Setting an endpoint again enables it: the user who sets it is taken to have repaired it.
 const SET: &str = "
     INSERT INTO automation_internal.endpoint (owner, owner_name, name, url, secret, headers, timeout_ms, max_attempts)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)

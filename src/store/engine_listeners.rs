@@ -1,4 +1,4 @@
-//! Who listens to the engine's own events, and what those events say.
+//! The automations, runs and subscriptions that listen to the engine's own events, and the contents of those events.
 use automation_core::topic::engine::{Told, Wanted};
 
 use super::{subscriptions, wakes};
@@ -12,7 +12,7 @@ const ADD: &str = "
     SELECT DISTINCT $1, $2, p.pattern
       FROM unnest($3::text[]) AS p (pattern)";
 
-/// What the current version of an automation listens to.
+/// Replaces the patterns that the current version of an automation listens to.
 pub fn replace(automation: i32, version: i32, patterns: &[String]) {
     if patterns.is_empty() && !any_trigger() {
         return;
@@ -44,7 +44,8 @@ const WAITS: &str = "
     SELECT '#'
      WHERE EXISTS (SELECT FROM automation_internal.wake_index AS w WHERE w.source = 'p')";
 
-/// What active automations and waiting runs listen to. Where nobody does, which is usual, this reads no row.
+/// The engine's events that active automations and waiting runs listen to. Without a listener, which is usual, this
+/// reads no row.
 pub fn wanted() -> Wanted {
     let mut patterns: Vec<String> = subscriptions::all().into_iter().map(|told| told.pattern).collect();
     if any_trigger() {

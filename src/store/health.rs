@@ -1,4 +1,4 @@
-//! What is wrong with the watched tables.
+//! Findings of the health check: faults of the watched tables, and other states that need a person.
 use automation_core::by_name::call;
 
 use super::kinds::ROW_TRIGGER;
@@ -126,7 +126,7 @@ const CAPTURED: &str = "captured";
 const NOT_CAPTURED: &str = "not captured";
 
 /// (item, status, detail): one row for each watched table that the caller has a right on, one for all the others
-/// together, and what else needs a person.
+/// together, and other states that need a person.
 pub fn findings() -> Vec<(String, String, Option<String>)> {
     let (user, sees_all) = (current_user(), sees_all_statistics());
     as_engine(|| {

@@ -39,11 +39,11 @@ pub struct EndedRun {
     pub output: Option<String>,
     /// JSON: where it stood when it failed.
     pub state: Option<String>,
-    /// What runs that exclude each other have in common. Not part of the row.
+    /// The key that runs which exclude each other have in common. Not part of the row.
     pub mode_key: Option<String>,
-    /// It had suspended: what it still waited for. Not part of the row.
+    /// The waits that were still open, if the run had suspended. Not part of the row.
     pub live: Option<Vec<WaitNote>>,
-    /// Runs that it waited for and nobody waits for any more. Not part of the row.
+    /// Runs that it waited for and that no run waits for any more. Not part of the row.
     pub abandoned: Vec<i64>,
     /// The row of a bulk job that it was for. Not part of the row.
     pub item: Option<JobItem>,

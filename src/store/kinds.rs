@@ -268,7 +268,7 @@ const READ_STATE: &str = "
       FROM automation_internal.entity_state AS s
      WHERE s.kind = $1 AND s.entity_id = $2";
 // A lock on the entity's name, for the first writer of an entity that has no row to lock yet. Not an advisory lock:
-// those can be taken by anybody.
+// any role can take those.
 const CLAIM_STATE: &str = "
     INSERT INTO automation_internal.entity_state AS s (kind, entity_id, state, changed_at)
     VALUES ($1, $2, 'null', $3)

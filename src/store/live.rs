@@ -30,7 +30,7 @@ pub struct LiveRun {
     pub kind: Option<String>,
     pub entity_id: Option<String>,
     pub key: Option<String>,
-    /// What runs that exclude each other have in common.
+    /// The key that runs which exclude each other have in common.
     pub mode_key: Option<String>,
     pub tenant: Option<String>,
     pub event: Event,
@@ -45,7 +45,7 @@ pub struct LiveRun {
     pub active: bool,
 }
 
-/// What a wait is about, for people, and for whoever wakes it.
+/// The subject of a wait, for people, and for the executor that wakes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WaitNote {
     pub no: i32,
@@ -58,19 +58,19 @@ pub struct WaitNote {
     pub due: Option<Micros>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refs: Vec<String>,
-    /// For an event: what the log held already when the wait began.
+    /// For a wait for an event: the place in the log at which the wait began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Seen>,
 }
 
-/// A place in the log: everything visible in the snapshot is before it, and of the transaction itself what it had
-/// written so far.
+/// A place in the log: everything visible in the snapshot is before it, and so are the events that the
+/// transaction itself had written so far.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
     pub snapshot: String,
     pub xid: u64,
     pub up_to: i64,
-    /// What is not before it and cannot be found by its transaction has an id above this one.
+    /// An event that is not before this place and cannot be found by its transaction has an id above this one.
     #[serde(default)]
     pub floor: i64,
 }
@@ -150,7 +150,7 @@ const WAIT_FOR: &str = concat!(
        FOR UPDATE OF r"
 );
 
-/// Locks a run, waiting for whoever moves it.
+/// Locks a run, waiting for the session that moves it.
 pub fn wait_for(id: i64) -> Option<LiveRun> {
     as_engine(|| query_one(WAIT_FOR, &[id.into()], read)).flatten()
 }
@@ -198,7 +198,8 @@ const UPDATE: &str = "
        SET epoch = r.epoch + 1, status = $2, state = $3, waits = $4, steps = $5, started_at = $7
      WHERE r.id = $1 AND r.epoch = $6";
 
-/// Writes a run that has moved and suspended again. False if somebody else moved it meanwhile, which its lock prevents.
+/// Writes a run that has moved and suspended again. False if another session moved it meanwhile, which its lock
+/// prevents.
 pub fn update(run: &LiveRun) -> bool {
     let args = [
         run.id.into(),
@@ -359,7 +360,7 @@ const ORPHANED: &str = "
      WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS o WHERE o.oid = a.owner)
      LIMIT 1000";
 
-/// Runs that wait for an owner who is gone.
+/// Live runs of owners that do not exist any more.
 pub fn orphaned() -> Vec<i64> {
     as_engine(|| query(ORPHANED, &[], |row| row.int8(1))).into_iter().flatten().collect()
 }

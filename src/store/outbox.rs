@@ -29,7 +29,7 @@ pub struct NewMessage<'a> {
     pub next_at: Micros,
 }
 
-/// What a message is known by.
+/// The identifiers of a message.
 pub struct Queued {
     pub id: i64,
     /// Never changes, however often it is sent.
@@ -118,7 +118,7 @@ const QUEUE_LETTER: &str = queue!(
     "l.id = $1 AND l.delivery IS NOT NULL"
 );
 
-// Whoever sends it again has seen the letter.
+// The user who sends a message again has seen its dead letter.
 const FORGET_LETTER: &str = "
     DELETE FROM automation_internal.dead_letter AS l
      WHERE l.delivery IS NOT NULL AND (l.delivery ->> 'id')::bigint = $1";

@@ -7,8 +7,8 @@ use crate::pg::engine_sql::query;
 use crate::pg::identity::{self, as_engine};
 use crate::pg::read_only;
 
-/// Why this role's automations cannot run here, now; None if they can. Asked of the catalog caches after taking in what
-/// other sessions have changed, so the answer is as new as a new log-in would get and depends on no role's rights.
+/// Why this role's automations cannot run here, now; None if they can. Asked of the catalog caches after taking in the
+/// changes of other sessions, so the answer is as new as a new log-in would get and depends on no role's rights.
 pub fn refusal(owner: pg_sys::Oid) -> Option<String> {
     let Some(role) = identity::login_rights(owner) else {
         return Some(format!("role {} does not exist any more", owner.to_u32()));

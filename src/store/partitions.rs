@@ -131,9 +131,9 @@ const ROWS: &str = "
      WHERE p.oid = $1
      GROUP BY p.reltuples";
 
-/// Gathers the statistics of a whole table if its partitions have changed enough: autovacuum looks at them one by one and
-/// never at the table. A small sample of the few columns that matter is enough for the planner to know that ids are
-/// unique, and reads a tenth of what ANALYZE would by default. Writers go on meanwhile.
+/// Gathers the statistics of a whole table if its partitions have changed enough: autovacuum looks at them one by one
+/// and never at the table. A small sample of the few columns that matter is enough for the planner to know that ids are
+/// unique, and reads a tenth as much as ANALYZE would by default. Writers go on meanwhile.
 pub fn gather_statistics(table: Log) {
     let Some(parent) = names::internal_relation(table.name) else { return };
     let rows = as_engine(|| query(ROWS, &[parent.into()], |row| (row.int8(1), row.int8(2).unwrap_or_default())));

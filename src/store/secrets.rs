@@ -17,8 +17,8 @@ pub struct Sealed {
     pub previous: Option<Vec<u8>>,
 }
 
-// What was valid until now is kept for a while. Somebody who corrects a value twice in a row loses the one before: it was
-// hardly ever used.
+// The value that was valid until now is kept for a while. A user who corrects a value twice in a row loses the first
+// one: it was hardly ever used.
 const SET: &str = "
     INSERT INTO automation_internal.secret AS s (owner, owner_name, name, host, sealed, created_at)
     VALUES ($1, $2, $3, $4, $5, $6)

@@ -104,7 +104,7 @@ pub fn of_run(run: i64) -> HashSet<i32> {
     as_engine(|| query(OF_RUN, &[run.into()], |row| row.int4(1))).into_iter().flatten().collect()
 }
 
-/// What to look for.
+/// The key of an event or change whose waiters are looked for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     pub source: Source,
@@ -133,7 +133,7 @@ pub const FIND_ANY: &str = "
       JOIN automation_internal.wake_index AS w ON w.source = k.source::\"char\" AND w.kind = k.kind
      ORDER BY k.place, w.run_id, w.wait_no";
 
-/// Who waits for one of these: (place of the key, waiter). A waiter may be found more than once.
+/// The waits for one of these keys: (place of the key, waiter). A waiter may be found more than once.
 pub fn find(keys: &[Key]) -> Vec<(usize, Waiter)> {
     let read = |row: &Row<'_>| {
         let waiter = Waiter {
@@ -209,7 +209,7 @@ pub fn patterns() -> Vec<String> {
     as_engine(|| query(PATTERNS, &[], |row| row.text(1))).into_iter().flatten().collect()
 }
 
-/// Can anybody wait for anything? Never no by mistake.
+/// May a run have a wait in the wake-index? Never false while one has.
 pub fn any() -> bool {
     has_pages("wake_index")
 }

@@ -9,7 +9,8 @@ use crate::runs::pause::{announce, for_tenant, go_on, tell_paused_for};
 use crate::store::automations::Automation;
 use crate::store::{gates, tenant_pauses};
 
-/// Pauses or resumes the automation for a tenant. Returns the word by which the functions that change a status tell what was done.
+/// Pauses or resumes the automation for a tenant. Returns the word by which the functions that change a status report
+/// the change.
 pub fn transition(known: &Automation, tenant: &str, to: Status) -> EngineResult<&'static str> {
     if known.status != Status::Active.word() {
         return Err(EngineError::wrong_state(format!(

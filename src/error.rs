@@ -1,4 +1,4 @@
-//! What can go wrong for a user, as Postgres reports it. The only file that names a SQLSTATE.
+//! The errors that a user can get, as Postgres reports them. The only file that names a SQLSTATE.
 #![allow(unsafe_code)]
 use std::ffi::CString;
 
@@ -53,7 +53,7 @@ pub fn refused_setting() -> i32 {
     PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE as i32
 }
 
-/// Tells the client of a call that has done what was asked and may need another one.
+/// Tells the client that a call succeeded and may need another call after it.
 pub fn notice(message: String, hint: String) {
     let report = ErrorReport::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, message.clone(), "").set_hint(&hint);
     let texts = Texts { message: &message, detail: None, hint: Some(&hint) };
@@ -352,7 +352,7 @@ unsafe extern "C-unwind" fn hide_statement(_argument: *mut std::ffi::c_void) {
     }
 }
 
-/// Turns our results into what a `#[pg_extern]` returns, keeping the caller's file and line.
+/// Turns our results into those that a `#[pg_extern]` returns, keeping the caller's file and line.
 pub trait OrReport<T> {
     #[track_caller]
     fn or_report(self) -> Result<T, ErrorReport>;
@@ -407,7 +407,7 @@ struct CaretArgument {
 }
 
 unsafe extern "C-unwind" fn add_caret(argument: *mut std::ffi::c_void) {
-    // SAFETY: `argument` is what install_caret put there; the functions only set fields of the current error.
+    // SAFETY: `argument` is the value that install_caret put there; the functions only set fields of the current error.
     unsafe {
         let argument = &*argument.cast::<CaretArgument>();
         pg_sys::internalerrquery(argument.query);

@@ -197,7 +197,7 @@ pub fn init() {
         GucContext::Sighup,
         GucFlags::UNIT_MIN,
     );
-    // SAFETY: the hook reads the new value and says what is wrong with it, nothing else.
+    // SAFETY: the hook reads the new value and reports its fault, nothing else.
     unsafe {
         GucRegistry::define_string_guc_with_hooks(
             c"automation_engine.actor",
@@ -303,7 +303,7 @@ fn is_reserved_actor(actor: &[u8]) -> bool {
     begin.is_some_and(|begin| begin.eq_ignore_ascii_case(RESERVED_ACTORS.as_bytes()))
 }
 
-/// What one role may take from the others.
+/// Limits to the resources that one role may take from the others.
 fn init_quotas(flags: GucFlags) {
     GucRegistry::define_int_guc(
         c"automation_engine.evaluation_timeout",
@@ -357,7 +357,7 @@ fn init_quotas(flags: GucFlags) {
     }
 }
 
-/// What goes out of the database.
+/// Settings of webhooks.
 fn init_http(flags: GucFlags) {
     GucRegistry::define_bool_guc(
         c"automation_engine.http",

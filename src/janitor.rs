@@ -146,7 +146,7 @@ fn drop_old_runs(now: i64) {
     }
 }
 
-/// Forgets at once whatever need not be kept any longer.
+/// Forgets at once all rows that need not be kept any longer.
 pub fn tidy() {
     gates::prune(clock::now());
     drop_old_runs(clock::now());
@@ -203,7 +203,7 @@ pub fn retire_dropped_owners() {
     waiting.sort_unstable();
     waiting.dedup();
     bulk::retire_dropped(clock::engine_now());
-    // What an executor has in hand comes next time.
+    // A run that an executor has locked is ended at the next call.
     for run in live::lock(&waiting) {
         crate::runs::cancel::end_waiting(&run, "owner_dropped");
     }
@@ -314,8 +314,8 @@ pub fn failing() -> Vec<&'static str> {
     KNOWN.iter().enumerate().filter(|(place, _)| bits & 1 << place != 0).map(|(_, name)| *name).collect()
 }
 
-/// Drops whole days that are past their retention; events only if every one of them has been routed. What a day without a
-/// partition left in the default one is deleted.
+/// Drops whole days that are past their retention; events only if every one of them has been routed. Rows of a day
+/// without a partition, which are in the default one, are deleted.
 fn drop_old(today: i64) {
     let mut routed_before = None;
     chore("routed events", || routed_before = Some(as_engine(cursor::oldest_unrouted_day).unwrap_or(today)));

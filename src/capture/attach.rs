@@ -42,7 +42,7 @@ impl Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // SAFETY: closes what `new` opened.
+        // SAFETY: closes the relation that `new` opened.
         unsafe { pg_sys::relation_close(self.0, pg_sys::NoLock as i32) }
     }
 }
@@ -110,13 +110,13 @@ pub fn watch(request: Request) -> EngineResult<String> {
     let told: serde_json::Value = serde_json::from_str(&argument).unwrap_or_default();
     log::audit("table.watched", "", &serde_json::json!({ "table": table, "watch": told, "was": was }));
     if previous.is_none() && wakes::is_awaited(&watch.kind) {
-        // Runs wait for entities of this kind since it was watched before, and may have missed what happened.
+        // Runs wait for entities of this kind since it was watched before, and may have missed changes.
         append_move(&Order::Look { kind: watch.kind.clone() });
     }
     Ok(watch.kind)
 }
 
-/// Removes capture from a table; what was recorded stays.
+/// Removes capture from a table; its recorded events stay.
 pub fn unwatch(relation: pg_sys::Oid) -> EngineResult<bool> {
     let table = names::relation_name(relation).unwrap_or_default();
     let Some(kind) = kinds::find_by_relation(relation) else {
@@ -131,8 +131,8 @@ pub fn unwatch(relation: pg_sys::Oid) -> EngineResult<bool> {
     Ok(true)
 }
 
-/// Is the current user the role that watched the table, or its owner, or has the privileges of one of them? Only such a role
-/// may change what is recorded of it: others rely on that.
+/// Is the current user the role that watched the table, or its owner, or has the privileges of one of them? Only such a
+/// role may change which columns are recorded: others rely on them.
 pub fn is_steward(kind: &Kind, relation: pg_sys::Oid) -> bool {
     let user = identity::current_user();
     // SAFETY: a catalog look-up.

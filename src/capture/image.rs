@@ -1,4 +1,4 @@
-//! Images of rows as JSON, and what differs between two of them.
+//! Images of rows as JSON, and the differences between two of them.
 #![allow(unsafe_code)]
 use automation_core::value::Value;
 use pgrx::pg_sys;
@@ -77,7 +77,7 @@ fn write_value(encoding: Encoding, value: Option<pg_sys::Datum>, out: &mut Vec<u
     }
 }
 
-/// May the column's value be shown to those who may read the event?
+/// May the column's value be shown to roles that may read the event?
 fn is_shown(plan: &Plan, column: &Column) -> bool {
     !plan.key_only || column.is_key
 }

@@ -1,8 +1,8 @@
 //! Rows that an UPDATE moves to another partition. They reach us as a DELETE there and an INSERT here. The DELETE's tuple
 //! says that it moved; the row is kept until the INSERT of the same key arrives, and both become one update.
 //!
-//! What is kept are finished bytes, made when the DELETE is captured, as the writer and in the writer's sandbox. The end of
-//! the transaction, which may be another role's, only inserts them.
+//! A kept row is finished bytes, made when the DELETE is captured, as the writer and in the writer's sandbox. The end
+//! of the transaction, which may be another role's, only inserts them.
 #![allow(unsafe_code)]
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -9,11 +9,11 @@ use crate::error::{EngineError, EngineResult};
 use crate::pg::identity;
 use crate::store::{automations, kinds, wakes};
 
-/// What a name is to the role that wants it.
+/// The relation of a kind's name to the role that wants to use it.
 pub enum Name {
     /// It was used by the same role, or for a table of the same owner.
     GoesOn,
-    /// It was not.
+    /// It was not used before, or not by them.
     New,
 }
 

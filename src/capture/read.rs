@@ -32,7 +32,7 @@ pub struct OwnId {
 }
 
 impl OwnId {
-    /// An id that is a text, or that names no row whatever its table will hold.
+    /// An id that is a text, or that can never name a row of its table.
     fn as_given(id: &str) -> Self {
         OwnId { text: id.to_owned(), is_only: true }
     }

@@ -172,7 +172,7 @@ fn emit(
 ) {
     let id = image::entity_id(plan, row);
     let tenant = image::tenant(plan, row);
-    // Where the old image can be shown, it has exactly what changed, and names it.
+    // Unless only keys are recorded, `prev` holds exactly the changed columns, so no list of names is needed.
     let changed = changed.filter(|_| plan.key_only).map(|places| plan.names_of(places));
     let event = NewEvent {
         op: Some(op),

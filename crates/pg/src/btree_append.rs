@@ -29,7 +29,7 @@ impl Entry {
     }
 }
 
-/// What stands at the end of every page of a btree.
+/// The special space at the end of every page of a btree.
 #[repr(C)]
 struct Opaque {
     previous: pg_sys::BlockNumber,
@@ -60,7 +60,7 @@ pub unsafe fn is_of_rising_bigints(index: pg_sys::Relation, table: pg_sys::Relat
             && class.relam == pg_sys::BTREE_AM_OID
             && (*super::raw::attribute((*index).rd_att, 0)).atttypid == pg_sys::INT8OID
             && *(*index).rd_indoption == 0
-            // What is not logged, for good or until its transaction ends, must not be logged in parts.
+            // A relation that is not WAL-logged, for good or until its transaction ends, must not be logged in parts.
             && class.relpersistence == pg_sys::RELPERSISTENCE_PERMANENT as std::ffi::c_char
             && pg_sys::wal_level >= pg_sys::WalLevel::WAL_LEVEL_REPLICA as i32
     }
@@ -116,7 +116,7 @@ const LINE: usize = std::mem::size_of::<pg_sys::ItemIdData>();
 
 /// Is this the last leaf, whole, and are the entries above everything on it?
 unsafe fn belongs_behind(page: pg_sys::Page, entries: &[Entry]) -> bool {
-    // SAFETY: a page of a btree, locked; an item of a leaf is an entry, whatever else its header says.
+    // SAFETY: a page of a btree, locked; an item of a leaf is an entry, regardless of the other bits of its header.
     unsafe {
         let opaque = &*pg_sys::PageGetSpecialPointer(page).cast::<Opaque>();
         // Neither deleted, nor half split, nor anything else that has a flag of its own.

@@ -11,7 +11,7 @@ use pgrx::pg_sys::panic::CaughtError;
 
 use super::{report, server_text};
 
-/// What an ERROR said.
+/// The fields of an ERROR.
 #[derive(Debug, Clone, Default)]
 pub struct PgError {
     pub sqlstate: String,
@@ -120,8 +120,8 @@ pub unsafe fn catch<R: Copy>(call: impl FnOnce() -> R) -> Result<R, PgError> {
     }
 }
 
-/// Runs `call`, which must do nothing but call C functions; an ERROR leaves it as a panic, as with pgrx's own guard, which
-/// reads the texts of an error as UTF-8 whatever the encoding of the database.
+/// Runs `call`, which must do nothing but call C functions; an ERROR leaves it as a panic, as with pgrx's own guard,
+/// which reads the texts of an error as UTF-8 in a database of any encoding.
 ///
 /// # Safety
 /// `call` must not own anything with a destructor.

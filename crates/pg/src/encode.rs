@@ -1,9 +1,9 @@
 //! Rows as JSON text, the way `to_jsonb` would show them, without looking anything up twice.
 //!
 //! Instants are written in UTC, so that an event does not depend on the writer's TimeZone; everything else as
-//! `to_jsonb` has it. No cast, operator or function of a user is called, neither for a value nor for what is inside an
-//! array or a row: a type that only a cast to json could show is written as its text. The one exception is the output
-//! function of a base type, which only a superuser can create.
+//! `to_jsonb` has it. No cast, operator or function of a user is called, neither for a value nor for an element of an
+//! array or a field of a row: a type that only a cast to json could show is written as its text. The one exception is
+//! the output function of a base type, which only a superuser can create.
 use std::ffi::CStr;
 use std::io::Write;
 
@@ -13,11 +13,11 @@ use pgrx::pg_sys;
 use super::raw::unguarded;
 use super::{encode_nested, instant, numeric_text, server_text};
 
-/// Most bytes of JSON that one row may become. Two images and what else an event has must fit into one tuple, which
-/// Postgres limits to 1 GB.
+/// Most bytes of JSON that one row may become. Two images and the other columns of an event must fit into one
+/// tuple, which Postgres limits to 1 GB.
 pub const MAX_IMAGE_BYTES: usize = 128 << 20;
 
-/// Why a value is not written. What was written of it until then is incomplete and must be taken back.
+/// Why a value is not written. The part that was written until then is incomplete and must be taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftOut {
     /// It has more than `MAX_LEVELS` lists and objects inside each other.
@@ -306,9 +306,9 @@ pub fn write_string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
-/// Writes JSON text that a `json` column accepted. That type lets pass what jsonb cannot hold (`\u0000`, half a
-/// surrogate pair, letters that the database's encoding lacks, numbers beyond numeric); those are replaced, so that every
-/// event can be read back, as jsonb and by expressions.
+/// Writes JSON text that a `json` column accepted. That type accepts texts that jsonb cannot hold (`\u0000`, half a
+/// surrogate pair, letters that the database's encoding lacks, numbers beyond numeric); those are replaced, so that
+/// every event can be read back, as jsonb and by expressions.
 fn write_json(out: &mut Vec<u8>, text: &[u8]) {
     let start = out.len();
     out.extend_from_slice(text);

@@ -15,8 +15,8 @@ use super::raw;
 /// # Safety
 /// `value` must be an array, not null.
 pub unsafe fn write_array(around: usize, value: pg_sys::Datum, out: &mut Vec<u8>) -> Result<(), LeftOut> {
-    // SAFETY: a detoasted array has its header in one piece, and behind it as many bounds as dimensions. What
-    // deconstruct_array returns has `count` entries and points into the array, which is kept until all are written.
+    // SAFETY: a detoasted array has its header in one piece, and behind it as many bounds as dimensions. The result
+    // of deconstruct_array has `count` entries and points into the array, which is kept until all are written.
     unsafe {
         let array: *mut pg_sys::ArrayType = pg_sys::pg_detoast_datum(value.cast_mut_ptr()).cast();
         let dimensions = (*array).ndim as usize;

@@ -225,7 +225,7 @@ thread_local! {
 }
 
 /// Runs a statement of ours and maps its rows. `sql` is prepared at its first use in this process; must be called
-/// inside `identity::as_engine` unless it reads only what everybody may read.
+/// inside `identity::as_engine` unless it reads only relations that every role may read.
 pub fn query<T>(sql: &'static str, args: &[Arg], read: impl FnMut(&Row<'_>) -> T) -> Vec<T> {
     run(sql, args, read).0
 }

@@ -1,4 +1,4 @@
-//! Who the current statement runs as.
+//! The role that the current statement runs as.
 use pgrx::pg_sys;
 
 use super::names;

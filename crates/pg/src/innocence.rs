@@ -75,8 +75,8 @@ pub fn leave(asked: bool) {
     }
 }
 
-/// From now on, until `protest_no_more`, this dispatch is what the process tries. `doubtful`: see `judge_last`. If the
-/// file cannot be written, the attempt does not count.
+/// From now on, until `protest_no_more`, this dispatch is the one that the process tries. `doubtful`: see
+/// `judge_last`. If the file cannot be written, the attempt does not count.
 pub fn protest_for(dispatch: i64, doubtful: u32) {
     PROTESTING.store(false, Ordering::Release);
     let path = path_of(dispatch);

@@ -17,7 +17,7 @@ use super::names;
 use super::ordinary_insert;
 use super::raw::{attribute_of, unguarded};
 
-/// Which rows a partial index of the table holds. Its predicate says the same in SQL; it is what a restore goes by.
+/// Which rows a partial index of the table holds. Its predicate says the same in SQL; a restore goes by the predicate.
 pub type InPartialIndex = fn(pg_sys::HeapTuple) -> bool;
 
 /// For tables without partial indexes, and for rows that are in all of them.
@@ -57,7 +57,7 @@ pub unsafe fn insert_tuples(relation: pg_sys::Oid, tuples: &[pg_sys::HeapTuple],
     let mut slots = [std::ptr::null_mut(); CHUNK];
     let many = if tuples.len() < btree_append::WORTH_IT { 0 } else { tuples.len() };
     let mut entries = vec![Entry::default(); many];
-    // SAFETY: nothing in there owns anything with a destructor; what it writes to outlives it.
+    // SAFETY: nothing in there owns anything with a destructor; the variables that it writes to outlive it.
     unsafe {
         let indexes = indexes_of(relation);
         guard(|| {
@@ -147,8 +147,8 @@ thread_local! {
     static INDEXES: RefCell<HashMap<pg_sys::Oid, (u64, Indexes)>> = RefCell::new(HashMap::new());
 }
 
-/// The indexes of a table that is locked for inserting: they become neither more nor fewer then, for whoever builds one
-/// waits for those who have the table.
+/// The indexes of a table that is locked for inserting: none is added or dropped meanwhile, for a session that does so
+/// waits for the locks on the table.
 unsafe fn indexes_of(relation: pg_sys::Oid) -> Indexes {
     let generation = names::catalog_generation();
     let known = INDEXES.with(|known| known.borrow().get(&relation).cloned());

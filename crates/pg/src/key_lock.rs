@@ -7,7 +7,7 @@ use pgrx::pg_sys;
 
 use super::failpoint::skips;
 
-/// What is locked; each sort has a number of its own among the locks.
+/// The sort of thing that is locked; each sort has a number of its own among the locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Sort {
@@ -88,7 +88,7 @@ pub fn is_free(sort: Sort, key: i64) -> bool {
         return true;
     }
     let (tag, mode) = (tag_of(sort, key), pg_sys::ShareLock as i32);
-    // SAFETY: inside a transaction; what is taken here is given back at once.
+    // SAFETY: inside a transaction; the lock taken here is released at once.
     unsafe {
         let taken = pg_sys::LockAcquire(&tag, mode, false, true);
         taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL && pg_sys::LockRelease(&tag, mode, false)

@@ -1,4 +1,4 @@
-//! Registering processes with the postmaster, and what every one of them does first.
+//! Registering processes with the postmaster, and the first acts of every process.
 use std::ffi::CStr;
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use pgrx::pg_sys;
 use super::raw::unguarded;
 use super::server_text;
 
-/// What to start.
+/// A process to be started.
 pub struct Process<'a> {
     pub name: &'a str,
     pub kind: &'a CStr,
@@ -99,7 +99,7 @@ pub fn attend_signals() {
     }
 }
 
-/// Shows what this process is in pg_stat_activity. Names and ids only, never SQL or values.
+/// Shows the purpose of this process in pg_stat_activity. Names and ids only, never SQL or values.
 pub fn set_application_name(name: &str) {
     let Ok(text) = std::ffi::CString::new(&*server_text::write(name)) else { return };
     // SAFETY: NUL-terminated strings.

@@ -28,7 +28,7 @@ pub struct Column {
 /// One row of a page as JSON, or why it cannot be kept.
 pub type PageRow = Result<Vec<u8>, LeftOut>;
 
-/// Prepares a query and says what it gives. Refuses what is no query, or would write.
+/// Prepares a query and returns its columns. Refuses a statement that is no query, or would write.
 pub fn prepare(spi: &Spi, sql: &str, own: &[OwnType]) -> Result<(Statement, Vec<Column>), PgError> {
     let statement = Statement::prepare_for(spi, sql, own)?;
     // SAFETY: the plan lives as long as the statement; its sources and their trees belong to it.
@@ -105,7 +105,8 @@ fn no_query() -> PgError {
     }
 }
 
-/// Makes the transaction read-only while it lives, for what Postgres checks itself: statements, sequences, DDL.
+/// Makes the transaction read-only while it lives, for the writes that Postgres checks itself: statements, sequences,
+/// DDL.
 struct ReadOnly(bool);
 
 impl ReadOnly {
@@ -196,7 +197,7 @@ pub fn each_page(
 }
 
 unsafe fn read(table: *mut pg_sys::SPITupleTable, count: usize, most: usize) -> Vec<PageRow> {
-    // Values become text as they do in events, whatever the session has set.
+    // Values become text as they do in events, independent of the session's settings.
     let _output = Pinned::canonical_output();
     // SAFETY: the table holds so many tuples of its descriptor.
     unsafe {
@@ -205,7 +206,7 @@ unsafe fn read(table: *mut pg_sys::SPITupleTable, count: usize, most: usize) -> 
         (0..count)
             .map(|i| {
                 let tuple = *(*table).vals.add(i);
-                // No value is more than eight times as long as its JSON; what cannot fit is not encoded.
+                // No value is more than eight times as long as its JSON; a row that cannot fit is not encoded.
                 if (*tuple).t_len as usize / 8 > most {
                     return Err(LeftOut::TooLarge);
                 }

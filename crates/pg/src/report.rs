@@ -69,7 +69,7 @@ impl ErrorContexts {
 
 impl Drop for ErrorContexts {
     fn drop(&mut self) {
-        // SAFETY: what was on the stack when `keep` was called belongs to callers that are still there.
+        // SAFETY: the entries that were on the stack when `keep` was called belong to callers that are still there.
         unsafe { pg_sys::error_context_stack = self.0 }
     }
 }
@@ -111,8 +111,9 @@ unsafe fn push(texts: Texts<'_>) {
 }
 
 unsafe extern "C-unwind" fn replace_texts(argument: *mut c_void) {
-    // SAFETY: `argument` is what `push` put there. The functions only set fields of the message being put together, which
-    // is looked at as a copy: another one, of code that runs while the error unwinds, must keep its own texts.
+    // SAFETY: `argument` is the value that `push` put there. The functions only set fields of the message being put
+    // together, which is looked at as a copy: another one, of code that runs while the error unwinds, must keep its own
+    // texts.
     unsafe {
         let texts = &*argument.cast::<Converted>();
         let memory = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);

@@ -62,7 +62,8 @@ fn procedures() -> Option<(pg_sys::Oid, pg_sys::Oid)> {
     (found.0 != pg_sys::InvalidOid && found.1 != pg_sys::InvalidOid).then_some(found)
 }
 
-/// Looks up what a conversion needs, for a moment at which nothing can be looked up: between an error and its rollback.
+/// Looks up the functions that a conversion needs, for a moment at which nothing can be looked up: between an error and
+/// its rollback.
 pub fn prepare() {
     if !is_utf8() && CONVERSIONS.get().is_none() {
         let _ = conversions();
@@ -81,7 +82,7 @@ fn conversions() -> Option<&'static Conversions> {
     let (to_utf8, from_utf8) = procedures()?;
     let function = |oid| {
         let mut function = pg_sys::FmgrInfo::default();
-        // SAFETY: the oid of an existing function; what the entry points to lives as long as the process.
+        // SAFETY: the oid of an existing function; the memory that the entry points to lives as long as the process.
         unsafe { pg_sys::fmgr_info_cxt(oid, &mut function, pg_sys::TopMemoryContext) };
         function
     };
@@ -99,7 +100,7 @@ fn convert(function: &pg_sys::FmgrInfo, from: i32, to: i32, source: &[u8], out: 
     let start = out.len();
     out.resize(start + source.len() * GROWTH + 1, 0);
     // SAFETY: the arguments that a conversion function takes, with as much room as Postgres itself gives it. It raises
-    // nothing, as its last argument asks; it ends what it writes with a zero byte.
+    // nothing, as its last argument asks; it ends its output with a zero byte.
     unsafe {
         let function = (&raw const *function).cast_mut();
         let target = out.as_mut_ptr().add(start);
@@ -171,11 +172,11 @@ fn letter_length(bytes: &[u8]) -> usize {
     (length.max(1) as usize).min(bytes.len())
 }
 
-/// What becomes of a letter that the database's encoding lacks.
+/// Writes a replacement for a letter that the database's encoding lacks; false if it writes none.
 type Instead = fn(char, &mut Vec<u8>) -> bool;
 
-/// Converts `text`; `instead` writes what stands for a letter that cannot be converted. The first for which it writes nothing
-/// is returned.
+/// Converts `text`; `instead` writes the replacement of a letter that cannot be converted. The first for which it
+/// writes nothing is returned.
 fn written(text: &str, instead: Instead) -> Result<Cow<'_, [u8]>, char> {
     if is_utf8() || text.is_ascii() {
         return Ok(Cow::Borrowed(text.as_bytes()));
@@ -257,12 +258,13 @@ pub fn lacks(letter: char) -> bool {
     exact(letter.encode_utf8(&mut [0; 4])).is_err()
 }
 
-/// What is written for a letter that the database's encoding lacks.
+/// The replacement of a letter that the database's encoding lacks.
 pub fn number_of(letter: u32) -> String {
     format!("<U+{letter:04X}>")
 }
 
-/// A text for the database that must be kept whatever is in it: a letter that its encoding lacks becomes `<U+20AC>`.
+/// A text for the database that must be kept with any letters in it: a letter that its encoding lacks becomes
+/// `<U+20AC>`.
 pub fn write(text: &str) -> Cow<'_, [u8]> {
     let as_number: Instead = |letter, out| {
         out.extend_from_slice(number_of(letter as u32).as_bytes());

@@ -1,4 +1,4 @@
-//! Text arguments and results of SQL functions. pgrx's own read and write UTF-8 whatever the encoding of the database.
+//! Text arguments and results of SQL functions. pgrx's own read and write UTF-8 in a database of any encoding.
 use std::ops::Deref;
 
 use pgrx::callconv::{Arg, ArgAbi, BoxRet, FcInfo};

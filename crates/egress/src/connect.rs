@@ -12,7 +12,7 @@ const MOST_TRIED: usize = 4;
 
 pub enum Failed {
     Blocked(Blocked),
-    /// Nobody could be reached; nothing was sent.
+    /// No address could be reached; nothing was sent.
     Unreachable(String),
 }
 

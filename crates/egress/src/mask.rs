@@ -1,5 +1,5 @@
-//! Keeps the values of secrets out of what is recorded of an answer. A receiver that echoes its request, as many do in
-//! errors and in tests, would otherwise show them to every role that may see deliveries.
+//! Keeps the values of secrets out of recorded answers. A receiver that echoes its request, as many do in errors and
+//! in tests, would otherwise show them to every role that may see deliveries.
 //!
 //! The mask is no guard against the receiver, which knows the value and could send it back in any disguise; the mask takes out
 //! the value as it was sent and in the spellings that programs make of a text: JSON, URLs, HTML, base64, hexadecimal.

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 
 use crate::deadline::Deadline;
 
-/// Resolver threads at the same time, those included that nobody waits for any more.
+/// Resolver threads at the same time, those included whose request has given up waiting.
 const MOST_THREADS: usize = 128;
 /// Addresses looked at; a name with more is refused rather than half checked.
 const MOST_ADDRESSES: usize = 64;
@@ -55,7 +55,7 @@ pub fn resolve(names: &Arc<dyn Resolve>, name: &str, deadline: Deadline) -> Resu
         .stack_size(512 * 1024)
         .spawn(move || {
             let _place = place;
-            // Nobody may be listening any more.
+            // The request may have given up waiting.
             let _ = answer.send(names.resolve(&asked));
         })
         .map_err(|error| format!("no thread for the name service: {error}"))?;

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 /// Requests under way, in all and to one receiver of one owner.
 pub const MOST: usize = 64;
 pub const MOST_PER_RECEIVER: usize = 8;
-/// What every automation is left with, however many are at it.
+/// The number of requests that every automation may have under way, however many automations send.
 const LEAST_PER_AUTOMATION: usize = 4;
 
-/// Who is under way.
+/// Counts of the requests under way: all, by receiver and by automation.
 #[derive(Clone, Debug, Default)]
 pub struct Share {
     total: usize,

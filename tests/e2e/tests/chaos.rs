@@ -42,7 +42,7 @@ fn poll() {
     thread::sleep(Duration::from_millis(2));
 }
 
-/// What the writers believe about each change they tried.
+/// The outcome that the writers believe each change they tried had.
 #[derive(Default)]
 struct Beliefs {
     /// COMMIT was answered.
@@ -61,7 +61,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Does not wait for the disk, so a crash may take back what it was told is committed.
+    /// Does not wait for the disk, so a crash may take back a change whose COMMIT was answered.
     fn is_hasty(&self) -> bool {
         self.number == 0
     }
@@ -75,7 +75,7 @@ struct Load<'c> {
 }
 
 impl Load<'_> {
-    /// Changes accounts until told to stop, whatever happens to the server.
+    /// Changes accounts until told to stop, through all crashes of the server.
     fn write(&self, writer: &mut Writer) {
         while !self.stop.load(Ordering::Relaxed) {
             if let Ok(mut client) = self.cluster.connect("ledger").client()
@@ -136,7 +136,7 @@ impl Load<'_> {
         beliefs.never.extend(never);
     }
 
-    /// What the table says is what the writers believe.
+    /// Checks that the table holds the changes that the writers believe to be committed.
     #[track_caller]
     fn expect_beliefs_hold(&self, db: &Database<'_>) {
         let beliefs = self.beliefs.lock().expect("no writer panicked");
@@ -183,7 +183,7 @@ fn session(cluster: &Cluster) -> Client {
     }
 }
 
-/// Chooses what to kill: its name and how to find it. `None` is the postmaster.
+/// Chooses the process to kill: its name and how to find it. `None` is the postmaster.
 fn victim(random: &mut Random) -> Option<(&'static str, &'static str)> {
     Some(match random.below(100) {
         0..35 => ("executor", "backend_type = 'automation_engine executor'"),

@@ -26,7 +26,7 @@ fn a_clock_that_was_ten_years_ahead_for_a_moment_silences_and_drops_nothing() {
     let before = (db.number(events), db.number(runs), db.number(days));
 
     cluster.reload(&[("automation_engine.failpoint", "clock=ahead:315360000")]);
-    // New workers begin with what the postmaster has read.
+    // New workers begin with the settings that the postmaster has read.
     let known = "SELECT current_setting('automation_engine.failpoint') LIKE 'clock%'";
     db.wait_until("the setting has arrived", known);
     // A new conductor keeps house by that clock, if not at once then a minute later.

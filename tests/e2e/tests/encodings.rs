@@ -24,7 +24,7 @@ fn encoded(name: &str, encoding: &str) -> Database<'static> {
     db
 }
 
-/// What is noted of a database: the same in every encoding.
+/// Notes about a database: the same in every encoding.
 struct Notes(Vec<String>);
 
 impl Notes {
@@ -170,7 +170,7 @@ fn work(db: &Database<'_>, word: &str) -> Vec<String> {
         &fill("SELECT status = 'cancelled' FROM automation.runs WHERE automation = 'slow WORD'"),
     );
 
-    // What was sent is UTF-8.
+    // The body that was sent is UTF-8.
     let received = receiver.received();
     assert_eq!(received.len(), 1);
     notes.0.push(received[0].body.clone());

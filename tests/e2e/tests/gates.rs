@@ -1,5 +1,5 @@
-//! What stands between an event and a run, with workers: counts and exclusions are exact however many executors there are
-//! and whatever is killed; what feeds itself is stopped; nobody waits for another tenant's backlog.
+//! The gates between an event and a run, with workers: counts and exclusions are exact with any number of executors and
+//! any process killed; an automation that feeds itself is stopped; no tenant waits for another tenant's backlog.
 
 use std::thread;
 use std::time::Duration;
@@ -111,7 +111,7 @@ fn queued_runs_of_a_key_go_one_after_the_other_in_order() {
     db.expect_nothing_rescued();
 }
 
-/// An automation that updates what it reacts to, and a pair that plays ping-pong, are paused by the
+/// An automation that updates the rows that it reacts to, and a pair that plays ping-pong, are paused by the
 /// system after one hot run each; an innocent one goes on.
 #[test]
 fn what_feeds_itself_is_paused_and_nothing_else() {
@@ -153,7 +153,8 @@ fn what_feeds_itself_is_paused_and_nothing_else() {
     assert_eq!(db.number("SELECT count(*) FROM effect"), 999);
 }
 
-/// One tenant with a long queue delays another's by little: of what is served meanwhile, about half is its own.
+/// One tenant with a long queue delays another's by little: about half of the runs that are served meanwhile are its
+/// own.
 #[test]
 fn a_tenant_does_not_wait_for_anothers_backlog() {
     let cluster = Cluster::build().setting("automation_engine.executors", "2").start();

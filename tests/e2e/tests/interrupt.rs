@@ -1,5 +1,5 @@
-//! What ends more than one run, or a run for the sake of another, interrupts the statements that execute: deferred triggers of
-//! a batch, cancel_bulk(), drop_automation(), mode restart.
+//! Every act that ends more than one run, or a run for the sake of another, interrupts the statements that execute:
+//! deferred triggers of a batch, cancel_bulk(), drop_automation(), mode restart.
 
 use std::sync::OnceLock;
 use std::thread;

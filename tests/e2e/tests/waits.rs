@@ -1,5 +1,5 @@
-//! Runs that wait, with workers: they survive kills at every point, restarts and their owner's end; timers are never early;
-//! nothing is done while nothing happens; what was lost is found by the sweep.
+//! Runs that wait, with workers: they survive kills at every point, restarts and their owner's end; timers are never
+//! early; nothing is done while nothing happens; a wake-up that was lost is found by the sweep.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ fn a_kill_at_any_point_of_a_wait_loses_and_doubles_nothing() {
         while cluster.crashes() == crashes {
             // Only workers that are there learn of the point; the restarted server knows nothing of it.
             db.tell_workers();
-            // Whatever of this was committed before the end counts.
+            // Each of these statements that was committed before the end counts.
             let _ = db.try_ask(next, 2);
             let _ = db.try_release(first, next);
             next += 2 * KINDS.len() as i64;
@@ -40,7 +40,7 @@ fn a_kill_at_any_point_of_a_wait_loses_and_doubles_nothing() {
         }
         cluster.set(&[("automation_engine.failpoint", "")]);
         let back = cluster.wait_until_back(db.name(), || cluster.crashes() > crashes);
-        // An event is for those who wait already.
+        // An event wakes only runs that wait already.
         db.wait_until_all_have_begun();
         db.release(first, next);
         db.wait_at_most(
@@ -54,7 +54,8 @@ fn a_kill_at_any_point_of_a_wait_loses_and_doubles_nothing() {
         );
         println!("{point}: all done {} ms after the server was back", back.elapsed().as_millis());
     }
-    // R000-14: a wait and what can end it are written together or not at all, so no run is left that nothing ends.
+    // R000-14: a wait and the rows by which it can be ended are written together or not at all, so no run is left
+    // waiting for ever.
     db.release(1, next);
     let took = db.expect_all_ended();
     println!("{} runs that had waited ended within {} ms", patient - 1, took.as_millis());

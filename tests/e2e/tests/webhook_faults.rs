@@ -78,7 +78,7 @@ fn what_must_not_arrive_twice_is_ambiguous_after_a_kill() {
         db.wait_for_state("once", "ambiguous", count);
         assert!(receiver.received().len() <= before + 1, "{point}");
     }
-    // Nobody but a person sends it again.
+    // Only a person sends it again, never the courier.
     db.execute(
         "SELECT automation.redeliver(id) FROM automation.deliveries WHERE state = 'ambiguous' ORDER BY id LIMIT 1",
     );

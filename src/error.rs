@@ -323,11 +323,12 @@ fn expression_code(kind: ExprErrorKind) -> PgSqlErrorCode {
     }
 }
 
-/// Does work whose arguments must not get into the server's log: an error of it is logged without the statement that was
-/// sent and without the context, in which a statement or its parameters may stand as well. The caller sees all of it.
+/// Does work whose arguments must not get into the server's log: an error of it is logged without the statement that
+/// was sent and without the context, in which a statement or its parameters may stand as well. The caller sees all of
+/// it.
 pub fn without_statement<T>(work: impl FnOnce() -> EngineResult<T>) -> EngineResult<T> {
-    // SAFETY: as for the caret: the callback lives as long as the transaction, longer than the report of its error. It is
-    // taken off again if there is none.
+    // SAFETY: as for the caret: the callback lives as long as the transaction, longer than the report of its error. It
+    // is taken off again if there is none.
     unsafe {
         let callback =
             pg_sys::MemoryContextAllocZero(pg_sys::TopTransactionContext, size_of::<pg_sys::ErrorContextCallback>())

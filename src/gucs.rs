@@ -270,12 +270,12 @@ pub fn init() {
     unsafe { pgrx::pg_sys::MarkGUCPrefixReserved(c"automation_engine".as_ptr()) }
 }
 
-/// Prefix that a user's actor must not have, in upper or lower case: actors of the engine's own runs and schedules begin with
-/// it.
+/// Prefix that a user's actor must not have, in upper or lower case: actors of the engine's own runs and schedules
+/// begin with it.
 const RESERVED_ACTORS: &str = "system:";
 
-/// Refuses an actor that could be taken for the engine's. Postgres ignores a refused value of ALTER ROLE, ALTER DATABASE or the
-/// configuration file with a warning, so a log-in never fails because of it.
+/// Refuses an actor that could be taken for the engine's. Postgres ignores a refused value of ALTER ROLE, ALTER
+/// DATABASE or the configuration file with a warning, so a log-in never fails because of it.
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn check_actor(
     value: *mut *mut std::ffi::c_char,

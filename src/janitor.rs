@@ -48,8 +48,8 @@ const NEWEST: &str = "
     SELECT GREATEST((SELECT e.occurred_at FROM automation_internal.event AS e ORDER BY e.id DESC LIMIT 1),
                     (SELECT h.recorded_at FROM automation_internal.run_history AS h ORDER BY h.id DESC LIMIT 1))";
 
-/// Does every chore that is due. Rows are dropped as too old only if the clock is `trusted`: rows that were dropped while the
-/// clock was years ahead for a moment would be lost.
+/// Does every chore that is due. Rows are dropped as too old only if the clock is `trusted`: rows that were dropped
+/// while the clock was years ahead for a moment would be lost.
 pub fn keep_house(trusted: bool) {
     let today = clock::day(clock::now());
     for (place, table) in partitions::TABLES.into_iter().enumerate() {
@@ -132,8 +132,8 @@ fn forget_old(today: i64) {
     });
 }
 
-/// Drops runs that their automation does not want to keep. There is no index that would find them, which every run would
-/// have to pay for, so the history is read from end to end.
+/// Drops runs that their automation does not want to keep. There is no index that would find them, which every run
+/// would have to pay for, so the history is read from end to end.
 fn drop_old_runs(now: i64) {
     for (automation, document) in automations::with_retention() {
         let Ok(program) = crate::definitions::versions::compile_stored(&document) else { continue };
@@ -288,8 +288,8 @@ fn chore<R>(name: &str, work: impl FnOnce() -> R) {
         return;
     }
     note(name, true);
-    // A session that calls sweep() gets the warning at every failure; a worker writes it at the first one and then every
-    // REMIND_AFTER failures.
+    // A session that calls sweep() gets the warning at every failure; a worker writes it at the first one and then
+    // every REMIND_AFTER failures.
     let tell = !process::is_worker() || failures == 1 || error.sqlstate == "55P03" && failures == MOST_PUT_OFF;
     if tell || failures.is_multiple_of(REMIND_AFTER) {
         let detail = error.detail.map(|detail| format!(" ({detail})")).unwrap_or_default();

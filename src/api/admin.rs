@@ -86,9 +86,10 @@ fn dispatch_up_to(n: i64, told: &mut HashSet<pg_sys::Oid>) -> i64 {
     runs
 }
 
-/// Routes and runs until nothing is left, including events of this still open transaction. Returns the number of runs. While a
-/// conductor is at work, drain() leaves the committed events of other transactions to the conductor: drain() would hold the
-/// lock on the router's cursor until this transaction ends, and no other session could route events until then.
+/// Routes and runs until nothing is left, including events of this still open transaction. Returns the number of runs.
+/// While a conductor is at work, drain() leaves the committed events of other transactions to the conductor: drain()
+/// would hold the lock on the router's cursor until this transaction ends, and no other session could route events
+/// until then.
 #[pg_extern]
 fn drain() -> Result<i64, ErrorReport> {
     outside_of_runs("drain").or_report()?;
@@ -149,8 +150,8 @@ fn run_timers(n: default!(i64, "1000")) -> Result<i64, ErrorReport> {
     Ok(router::run_timers(n) as i64)
 }
 
-/// Does the housekeeping that the conductor does now and then, and has every run that waits looked at once more: a timer
-/// that was lost is set again, and a run that could go on does. Returns how many runs wait.
+/// Does the housekeeping that the conductor does now and then, and has every run that waits looked at once more: a
+/// timer that was lost is set again, and a run that could go on does. Returns how many runs wait.
 #[pg_extern]
 fn sweep() -> Result<i64, ErrorReport> {
     superuser_only("sweep").or_report()?;

@@ -276,8 +276,8 @@ impl From<Refusal> for NotDone {
 }
 
 /// An automation of a role whose rights the caller has, locked until this transaction ends. Looked at before it is
-/// locked: a caller without the owner's rights must not hold the lock, nor wait for it. With `shared`, a tenant without an
-/// automation of that name means the automation without a tenant.
+/// locked: a caller without the owner's rights must not hold the lock, nor wait for it. With `shared`, a tenant without
+/// an automation of that name means the automation without a tenant.
 fn lock_visible(named: &Named<'_>, shared: bool) -> EngineResult<Option<Automation>> {
     let found = if shared { named.found_for_tenant()? } else { named.found()? };
     let Some(found) = found else { return Ok(None) };

@@ -192,8 +192,8 @@ fn approve_bulk(
     TableIterator::once(told(approve(job)))
 }
 
-/// Ends a job: its rows that are under way are cancelled, statements that execute are interrupted, and the others are not
-/// begun.
+/// Ends a job: its rows that are under way are cancelled, statements that execute are interrupted, and the others are
+/// not begun.
 #[pg_extern]
 #[allow(clippy::type_complexity)]
 fn cancel_bulk(

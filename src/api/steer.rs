@@ -25,8 +25,8 @@ use crate::store::runs::{self, FailedRun};
 use crate::store::signals::{self, NewSignal};
 use crate::store::{automations, live, log, outbox, retries};
 
-/// Sends a signal. A run that waits for it by this name, and by this key and of this tenant if both have one, takes it; until
-/// one does, it is kept. Each signal is taken by one run.
+/// Sends a signal. A run that waits for it by this name, and by this key and of this tenant if both have one, takes it;
+/// until one does, it is kept. Each signal is taken by one run.
 #[pg_extern]
 fn signal(
     name: Option<Text>,
@@ -64,8 +64,8 @@ fn send(name: &str, payload: &serde_json::Value, key: Option<&str>, tenant: Opti
     Ok(id)
 }
 
-/// Makes a run go on without the step it waits at, or takes up a failed run behind the step that failed. Returns the run
-/// that goes on.
+/// Makes a run go on without the step it waits at, or takes up a failed run behind the step that failed. Returns the
+/// run that goes on.
 #[pg_extern]
 fn skip_step(run_id: Option<i64>, step: default!(Option<Text>, "NULL")) -> Result<i64, ErrorReport> {
     let step = step.as_deref();

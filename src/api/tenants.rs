@@ -52,7 +52,8 @@ fn pause(known: &Automation, tenant: &str, user: &str) -> bool {
     true
 }
 
-/// Starts the automation again for a tenant, or for all tenants for which it is paused. True if it was paused for any of them.
+/// Starts the automation again for a tenant, or for all tenants for which it is paused. True if it was paused for any
+/// of them.
 pub fn resume(known: &Automation, tenant: Option<&str>) -> bool {
     let resumed = tenant_pauses::remove(known.id, tenant);
     for tenant in &resumed {

@@ -74,7 +74,8 @@ pub fn watch(request: Request) -> EngineResult<String> {
         check_steward(previous, request.relation, &table)?;
     }
     if previous.as_ref().is_none_or(|previous| previous.kind != watch.kind) {
-        // The kind of a table that was dropped may not be forgotten yet: it goes on with its own roles, and with them alone.
+        // The kind of a table that was dropped may not be forgotten yet: it goes on with its own roles, and with them
+        // alone.
         match naming::check(&watch.kind, Some(table_owner))? {
             Name::GoesOn => kinds::hand_on(&watch.kind, request.relation),
             Name::New => kinds::remove(&watch.kind),
@@ -247,8 +248,8 @@ fn check_kind(kind: &str, relation: pg_sys::Oid) -> EngineResult<()> {
     }
 }
 
-/// How to give the kind of a table to the table that has taken over its name, as when a table is rebuilt and then exchanged by
-/// renaming. None if the table still has the name under which it was watched.
+/// How to give the kind of a table to the table that has taken over its name, as when a table is rebuilt and then
+/// exchanged by renaming. None if the table still has the name under which it was watched.
 fn to_move(kind: &str, holder: pg_sys::Oid, table: &str, wanted: pg_sys::Oid) -> Option<String> {
     let wanted = names::relation_name(wanted)?;
     (kinds::watched_as(holder)? == wanted).then(|| {

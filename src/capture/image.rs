@@ -174,8 +174,8 @@ pub fn join_columns(
     truncated
 }
 
-/// Names of the columns in which two rows differ, and their places in the second plan. The two may be of partitions that
-/// lay out their columns differently.
+/// Names of the columns in which two rows differ, and their places in the second plan. The two may be of partitions
+/// that lay out their columns differently.
 pub fn differing_columns(old: (&Plan, &[Written]), new: (&Plan, &[Written])) -> Vec<usize> {
     let before = |name: &str| old.0.columns.iter().position(|column| column.name == name).map(|i| &old.1[i]);
     let same = |column: &Column, written: &Written| match (before(&column.name), written) {

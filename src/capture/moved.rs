@@ -1,5 +1,5 @@
-//! Rows that an UPDATE moves to another partition. They reach us as a DELETE there and an INSERT here. The DELETE's tuple
-//! says that it moved; the row is kept until the INSERT of the same key arrives, and both become one update.
+//! Rows that an UPDATE moves to another partition. They reach us as a DELETE there and an INSERT here. The DELETE's
+//! tuple says that it moved; the row is kept until the INSERT of the same key arrives, and both become one update.
 //!
 //! A kept row is finished bytes, made when the DELETE is captured, as the writer and in the writer's sandbox. The end
 //! of the transaction, which may be another role's, only inserts them.
@@ -91,9 +91,9 @@ pub fn take(plan: &Plan, tuple: pg_sys::HeapTuple, new: &Fields) -> Option<Moved
     })
 }
 
-/// Rows that were on their way to another partition and never arrived (a trigger there refused them) are deletions. Called
-/// for the rows of a table as soon as something else of it is captured, so that the order stays right; for those of a
-/// command when it has ended; and for all when the transaction ends.
+/// Rows that were on their way to another partition and never arrived (a trigger there refused them) are deletions.
+/// Called for the rows of a table as soon as something else of it is captured, so that the order stays right; for those
+/// of a command when it has ended; and for all when the transaction ends.
 pub fn flush(wanted: impl Fn(&MovedRow) -> bool) {
     if !any() {
         return;

@@ -17,8 +17,8 @@ pub enum Name {
     New,
 }
 
-/// Refuses a name that automations or waits of other roles listen to, unless the current user has the privileges of those
-/// roles or of the one that used the name before, or the table is of the same owner as the one before.
+/// Refuses a name that automations or waits of other roles listen to, unless the current user has the privileges of
+/// those roles or of the one that used the name before, or the table is of the same owner as the one before.
 pub fn check(kind: &str, table_owner: Option<pg_sys::Oid>) -> EngineResult<Name> {
     let user = identity::current_user();
     let mut before = kinds::former(kind);

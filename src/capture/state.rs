@@ -1,4 +1,5 @@
-//! Entities without a table: their state is kept by the engine, and a change of it is an event like the change of a row.
+//! Entities without a table: their state is kept by the engine, and a change of it is an event like the change of a
+//! row.
 use automation_core::topic::grants::Right;
 use automation_core::value::Value;
 

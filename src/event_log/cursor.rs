@@ -32,8 +32,8 @@ pub struct Cursor {
     pub to: Option<Moment>,
     /// The last id routed in it.
     pub position: i64,
-    /// (transaction, id): drain() routed the events of that transaction up to that id while it was open. Not known before
-    /// `look_ahead`.
+    /// (transaction, id): drain() routed the events of that transaction up to that id while it was open. Not known
+    /// before `look_ahead`.
     pub ahead: Vec<(u64, i64)>,
 }
 
@@ -237,8 +237,8 @@ pub fn events_between(
     read_between(log, above, up_to, limit as usize, |row| Some(judge(row)))
 }
 
-/// Each partition gives its first `limit`; more than one of them has any only around midnight. Rows of which `judge` says
-/// nothing do not count.
+/// Each partition gives its first `limit`; more than one of them has any only around midnight. Rows of which `judge`
+/// says nothing do not count.
 fn read_between(
     log: &mut LogScan,
     above: i64,

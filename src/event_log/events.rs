@@ -144,8 +144,8 @@ pub fn append_move(order: &Order) {
 /// Notes an event that a command has caused. It is inserted when the outermost statement ends, or when enough wait, in
 /// the order of commands: a trigger may change a row before the statement that fired it has come to that row.
 pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
-    // Assigns the transaction its id if it has none; must come before the event's id is drawn, since the router relies on
-    // ids of transactions younger than a snapshot being younger than that snapshot.
+    // Assigns the transaction its id if it has none; must come before the event's id is drawn, since the router relies
+    // on ids of transactions younger than a snapshot being younger than that snapshot.
     let xid = assigned_transaction();
     let cause = event.cause.clone().unwrap_or_else(provenance::cause);
     let at = event.at.unwrap_or_else(clock::now);

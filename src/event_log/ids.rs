@@ -5,9 +5,10 @@
 //! block, and no more, for the sequence's own record of the block is in the WAL before anything that was written with
 //! an id of it.
 //!
-//! A transaction that ends with the statement that changed one row stands by while it has drawn an id: it says in shared
-//! memory from where on its events lie, until it has ended. The router begins to read there, so that it finds the event
-//! by its id alone, and the log needs no second index entry for it. Other events are also found by their transaction.
+//! A transaction that ends with the statement that changed one row stands by while it has drawn an id: it says in
+//! shared memory from where on its events lie, until it has ended. The router begins to read there, so that it finds
+//! the event by its id alone, and the log needs no second index entry for it. Other events are also found by their
+//! transaction.
 #![allow(unsafe_code)]
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
@@ -114,8 +115,8 @@ fn standing_by() -> Option<i64> {
         .min()
 }
 
-/// Every id that is drawn from now on is above this one, and so is every event that cannot be found by its transaction, if
-/// that transaction has not ended in a snapshot that is taken from now on.
+/// Every id that is drawn from now on is above this one, and so is every event that cannot be found by its transaction,
+/// if that transaction has not ended in a snapshot that is taken from now on.
 pub fn floor() -> Option<i64> {
     // SAFETY: reads a process global.
     if unsafe { pg_sys::XactIsoLevel } >= pg_sys::XACT_REPEATABLE_READ as i32 {
@@ -140,7 +141,8 @@ pub fn own_ceiling() -> Option<i64> {
     next().map(|next| next - 1).or_else(ceiling)
 }
 
-/// Every id that has been drawn by now is at most this one. Only the sequence knows that for sure: it is the same for all.
+/// Every id that has been drawn by now is at most this one. Only the sequence knows that for sure: it is the same for
+/// all.
 pub fn ceiling() -> Option<i64> {
     last_drawn(NAME).map(|block| if block == 0 { 0 } else { block + BLOCK - 1 })
 }

@@ -190,8 +190,8 @@ unsafe fn field<T>(tuple: pg_sys::HeapTuple, at: usize) -> *mut T {
 }
 
 /// Draws the ids of events that are inserted as a group, and notes in the first how far the group reaches: the index on
-/// (xid, id) holds that one only. A single one of a transaction that is about to end need not be in it. Drawn as late as
-/// this so that ids rise with the commands that made the changes, and while the rows are still locked.
+/// (xid, id) holds that one only. A single one of a transaction that is about to end need not be in it. Drawn as late
+/// as this so that ids rise with the commands that made the changes, and while the rows are still locked.
 fn draw_ids(rows: &[Waiting], ends: bool) {
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return };
     let stands_by = ends && rows.len() == 1 && ids::stand_by();

@@ -65,8 +65,8 @@ impl LogScan {
         }
     }
 
-    /// Calls `found` with the events whose ids lie in the range, partition by partition, each in the order of ids, until
-    /// it breaks off.
+    /// Calls `found` with the events whose ids lie in the range, partition by partition, each in the order of ids,
+    /// until it breaks off.
     pub fn by_id(&mut self, above: i64, up_to: i64, mut found: impl FnMut(&Row<'_>) -> ControlFlow<()>) {
         let keys = [key(1, Compare::Above, above as u64), key(1, Compare::UpTo, up_to as u64)];
         for leaf in &mut self.leaves {

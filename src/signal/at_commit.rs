@@ -1,6 +1,6 @@
 //! The end of a transaction: the conductor is woken if the transaction captured changes, claims that were not kept are
-//! announced, and the modules that hold rows back until then (the event log, capture) are told. The callback runs inside
-//! Postgres' commit, where an error would take the server down, so it sets flags and latches and nothing more.
+//! announced, and the modules that hold rows back until then (the event log, capture) are told. The callback runs
+//! inside Postgres' commit, where an error would take the server down, so it sets flags and latches and nothing more.
 #![allow(unsafe_code)]
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -11,8 +11,8 @@ use pgrx::pg_sys;
 use super::shmem;
 use crate::pg::process::{self, my_database};
 
-/// A module that keeps something for a transaction and must know how the transaction ends. It is told of every transaction
-/// in which one of the functions below was called.
+/// A module that keeps something for a transaction and must know how the transaction ends. It is told of every
+/// transaction in which one of the functions below was called.
 pub struct Listener {
     /// The transaction is about to commit or to be prepared; errors are allowed.
     pub before_end: fn(),

@@ -1,5 +1,5 @@
-//! The shared memory behind the ids of events: how far they are drawn in each database, and which processes stand by. The rules of
-//! drawing and standing by are in src/event_log/ids.rs.
+//! The shared memory behind the ids of events: how far they are drawn in each database, and which processes stand by.
+//! The rules of drawing and standing by are in src/event_log/ids.rs.
 #![allow(unsafe_code)]
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -52,8 +52,8 @@ impl Counter {
         done
     }
 
-    /// The next id of this sequence; None if the counter belongs to no sequence or to another one. The sequence's number is
-    /// read before and after the id, because the slot may be given to another database in between.
+    /// The next id of this sequence; None if the counter belongs to no sequence or to another one. The sequence's
+    /// number is read before and after the id, because the slot may be given to another database in between.
     pub fn known_next(&self, sequence: &Sequence) -> Option<i64> {
         let is_its_own = || self.sequence.load(Ordering::SeqCst) == sequence.number;
         is_its_own().then(|| self.next.load(Ordering::SeqCst)).filter(|next| *next > 0 && is_its_own())

@@ -5,9 +5,9 @@
 //! How a run that executes is cancelled: the session that calls cancel_run() enters the run's number among those that
 //! are wanted, sends SIGINT to the executor that shows the run, and waits for the lock on the run's row. The executor
 //! rolls its transaction back when it finds its run among the wanted, which gives up the row, and begins no wanted run
-//! until the session has the row or has given up. A signal that comes too late, when the executor has gone on to another
-//! run, makes it repeat that one; the run itself does not fail. A bulk job or an automation is entered among the wanted in
-//! the same way while all its runs that execute are being cancelled.
+//! until the session has the row or has given up. A signal that comes too late, when the executor has gone on to
+//! another run, makes it repeat that one; the run itself does not fail. A bulk job or an automation is entered among
+//! the wanted in the same way while all its runs that execute are being cancelled.
 #![allow(unsafe_code)]
 use std::cell::{Cell, RefCell};
 use std::io::Write;
@@ -200,8 +200,8 @@ pub fn show_key(key: i64) {
     }
 }
 
-/// An executor executes the deferred triggers of this run, which has the transaction to itself. They can be interrupted like
-/// a step.
+/// An executor executes the deferred triggers of this run, which has the transaction to itself. They can be interrupted
+/// like a step.
 pub fn show_commit(task: Task) -> Shown {
     let shown = show(task);
     if let Some(slot) = MINE.get() {
@@ -295,8 +295,8 @@ impl Wanted {
         // SAFETY: reads a process global.
         entry.pid.store(unsafe { pg_sys::MyProcPid }, Ordering::Release);
         entry.run.store(run, Ordering::Release);
-        // This store and the one in `show` have one order in all processes: either the executor that is about to begin the
-        // run finds this entry, or the session that calls cancel_run() finds the run in the executor's slot.
+        // This store and the one in `show` have one order in all processes: either the executor that is about to begin
+        // the run finds this entry, or the session that calls cancel_run() finds the run in the executor's slot.
         fence(Ordering::SeqCst);
         Some(place)
     }
@@ -319,8 +319,8 @@ impl Wanted {
     }
 }
 
-/// A run that this session is cancelling, or all runs of a bulk job or an automation; no executor begins one of them while
-/// this lives.
+/// A run that this session is cancelling, or all runs of a bulk job or an automation; no executor begins one of them
+/// while this lives.
 pub struct Request {
     /// A run, a job, or `all_of` an automation.
     run: i64,
@@ -339,8 +339,8 @@ impl Request {
         executed_elsewhere().filter(concerned).map(|seen| seen.run).collect()
     }
 
-    /// Interrupts the statement of the executor that executes the run; with `end`, ends that executor. False if no executor
-    /// executes it: then none will while this lives.
+    /// Interrupts the statement of the executor that executes the run; with `end`, ends that executor. False if no
+    /// executor executes it: then none will while this lives.
     pub fn interrupt(&self, end: bool) -> bool {
         // Without an entry among the wanted the executor would take the signal for a person's.
         let Some(slot) = executor_of(self.run).filter(|_| self.place.is_some()) else { return false };
@@ -372,16 +372,16 @@ fn being_cancelled(number: i64) -> PgError {
     PgError::new("57014", "the run is being cancelled")
 }
 
-/// Raises an error that gives up the transaction under way if the run in it is being cancelled, alone or with all runs of
-/// its job or automation.
+/// Raises an error that gives up the transaction under way if the run in it is being cancelled, alone or with all runs
+/// of its job or automation.
 pub fn give_way(task: Task) {
     if let Some(number) = task.wanted() {
         being_cancelled(number).raise()
     }
 }
 
-/// The same at the end of a transaction, after the deferred triggers of its only run have executed or have failed: they may
-/// have caught the interruption.
+/// The same at the end of a transaction, after the deferred triggers of its only run have executed or have failed: they
+/// may have caught the interruption.
 pub fn give_way_at_commit(task: Task, outcome: Result<(), PgError>) -> Result<(), PgError> {
     match task.wanted() {
         Some(number) => Err(being_cancelled(number)),

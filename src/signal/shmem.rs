@@ -484,8 +484,8 @@ impl DatabaseSlot {
 
     /// Marks the slot as that of a database without the extension; another database may take it.
     pub fn leave_absent(&self) {
-        // The counter is cleared before the state is set, so that no process finds the old ids in a slot marked absent. A
-        // later CREATE EXTENSION starts a new sequence.
+        // The counter is cleared before the state is set, so that no process finds the old ids in a slot marked absent.
+        // A later CREATE EXTENSION starts a new sequence.
         self.event_ids.forget();
         self.leave_conductor(STATE_ABSENT);
     }
@@ -522,8 +522,8 @@ pub fn completed_transactions() -> u64 {
     unsafe { std::ptr::read_volatile(&raw const (*pg_sys::ShmemVariableCache).xactCompletionCount) }
 }
 
-/// Has the whole database default_transaction_read_only on? Then no worker writes. The server's own setting is the one that the
-/// launcher has read.
+/// Has the whole database default_transaction_read_only on? Then no worker writes. The server's own setting is the one
+/// that the launcher has read.
 pub fn frozen() -> Option<read_only::Level> {
     read_only::frozen(|| shared().read_only.load(Ordering::Acquire))
 }

@@ -152,7 +152,8 @@ const LOCK: &str = "
        AND a.status <> 'dropped'
        FOR UPDATE OF a";
 
-/// The automation of a name and a tenant, or of no tenant, locked against other changes of it until this transaction ends.
+/// The automation of a name and a tenant, or of no tenant, locked against other changes of it until this transaction
+/// ends.
 pub fn lock(name: &str, tenant: Option<&str>) -> Option<Automation> {
     as_engine(|| query_one(LOCK, &[name.into(), tenant.into()], read))
 }
@@ -380,8 +381,8 @@ const STAYS: &str = "
      WHERE a.id = $1
        FOR SHARE SKIP LOCKED";
 
-/// May its runs, of this tenant or of none, go on? Stays so until this transaction ends. None while another session is changing
-/// the automation.
+/// May its runs, of this tenant or of none, go on? Stays so until this transaction ends. None while another session is
+/// changing the automation.
 pub fn stays_as_it_is(automation: i32, tenant: Option<&str>) -> Option<bool> {
     let stays = as_engine(|| query_one(STAYS, &[automation.into()], |row| row.bool(1))).flatten()?;
     // With the automation's row locked, no pause comes or goes. A statement of its own sees all that was committed

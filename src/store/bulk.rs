@@ -169,8 +169,8 @@ impl Job {
     }
 }
 
-/// The columns that `read` reads, and where they come from. The latest look is found from the end of its index: the dead
-/// rows of earlier looks, which stay while a session holds an old snapshot, are not passed.
+/// The columns that `read` reads, and where they come from. The latest look is found from the end of its index: the
+/// dead rows of earlier looks, which stay while a session holds an old snapshot, are not passed.
 macro_rules! jobs {
     () => {
         "
@@ -253,8 +253,8 @@ pub fn cancels_rows(id: i64) -> bool {
 
 pub const LOCK: &str = "SELECT FROM automation_internal.bulk_job AS j WHERE j.id = $1 FOR UPDATE SKIP LOCKED";
 
-/// Locks a job unless another process tends it at the moment. The job is read after the lock was taken: an earlier snapshot
-/// would not have the last look of the process that held the lock before.
+/// Locks a job unless another process tends it at the moment. The job is read after the lock was taken: an earlier
+/// snapshot would not have the last look of the process that held the lock before.
 pub fn lock(id: i64) -> Option<Job> {
     let locked = as_engine(|| execute(LOCK, &[id.into()])) > 0;
     locked.then(|| find(id))?

@@ -72,8 +72,8 @@ macro_rules! take {
     };
 }
 pub const TAKE_FROM: &str = take!(">=");
-// One transaction at a time. Compared with a list, by ANY or a join, every tally of the job would be read: the table was
-// empty when the statement was planned.
+// One transaction at a time. Compared with a list, by ANY or a join, every tally of the job would be read: the table
+// was empty when the statement was planned.
 pub const TAKE_OF: &str = take!("=");
 
 fn read_tally(row: &Row<'_>) -> (Tally, Option<Snapshot>) {
@@ -105,12 +105,13 @@ pub fn take(job: &mut Job) -> Tally {
         seen = now;
     }
     for xid in &job.seen.in_progress {
-        // The snapshot of this statement is later than that of the first, so it may take tallies that the first did not see.
-        // A tally is deleted when it is taken, so none is taken twice.
+        // The snapshot of this statement is later than that of the first, so it may take tallies that the first did not
+        // see. A tally is deleted when it is taken, so none is taken twice.
         sum.add(take(TAKE_OF, &xid.to_string()).0);
     }
     if let Some(mut seen) = seen {
-        // A snapshot never lists the transaction that takes it. Tallies that this transaction may still add are for the next look.
+        // A snapshot never lists the transaction that takes it. Tallies that this transaction may still add are for the
+        // next look.
         seen.add_in_progress(assigned_transaction());
         job.seen = seen;
     }

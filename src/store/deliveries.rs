@@ -14,8 +14,8 @@ pub struct Due {
     pub automation_id: i64,
 }
 
-// The owner and the part of the address between its second and its third slash. Not how hosts are judged, only how those
-// that hang are told from the others.
+// The owner and the part of the address between its second and its third slash. Not how hosts are judged, only how
+// those that hang are told from the others.
 const DUE: &str = "
     SELECT d.id, d.receiver, d.automation_id
       FROM (SELECT o.id, o.automation_id::bigint AS automation_id, o.next_at,

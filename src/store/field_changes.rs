@@ -1,6 +1,6 @@
 //! The time of the last change of each field that a condition with `for` reads. Only the holder of the router's cursor
-//! writes these times, so no writer waits for another. The list of followed fields is written by every router that finds a
-//! new definition; a worker does not wait there for a session whose transaction is open.
+//! writes these times, so no writer waits for another. The list of followed fields is written by every router that
+//! finds a new definition; a worker does not wait there for a session whose transaction is open.
 use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{Arg, execute, query_one};
 use crate::pg::identity::as_engine;

@@ -57,7 +57,8 @@ impl EndedRun {
 }
 
 /// Appends runs to the history. `ended_at` is by the clock of the session, `recorded_at` by the wall: the partition and
-/// how long it is kept go by the latter, so that a session with a clock of its own cannot fill days that are yet to come.
+/// how long it is kept go by the latter, so that a session with a clock of its own cannot fill days that are yet to
+/// come.
 pub fn insert(ended_at: Micros, recorded_at: Micros, runs: &[EndedRun]) -> bool {
     let text = |value: &Option<String>| value.as_ref().map(|text| text_varlena(text));
     append(

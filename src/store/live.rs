@@ -134,8 +134,8 @@ pub const LOCK: &str = concat!(
        FOR UPDATE OF r SKIP LOCKED"
 );
 
-/// Locks those of these runs that no other session moves at the moment, in the order of their numbers: of two runs that can
-/// take the same signal, the one that began first does.
+/// Locks those of these runs that no other session moves at the moment, in the order of their numbers: of two runs that
+/// can take the same signal, the one that began first does.
 pub fn lock(ids: &[i64]) -> Vec<LiveRun> {
     let mut locked: Vec<LiveRun> = as_engine(|| query(LOCK, &[Arg::int8s(ids)], read)).into_iter().flatten().collect();
     // The statement's own order depends on which table of its join the planner reads first.
@@ -294,8 +294,8 @@ const WITH_FOLLOWERS: &str = "
                     WHERE a.id = k.automation_id
                       AND a.version_id <> k.version_id)";
 
-/// The keys of ended runs (automation, version, key) in whose queue there is a run, or may be a run of a newer version that
-/// is not visible yet.
+/// The keys of ended runs (automation, version, key) in whose queue there is a run, or may be a run of a newer version
+/// that is not visible yet.
 pub fn with_followers(ended: &[(i32, i32, &str)]) -> Vec<(i32, String)> {
     if ended.is_empty() {
         return Vec::new();

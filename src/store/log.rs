@@ -183,7 +183,8 @@ pub fn audit_of(owner: Option<pg_sys::Oid>, action: &str, automation: &str, deta
     audit_as(&names::role_name(current_user()).unwrap_or_default(), owner, action, automation, details);
 }
 
-/// Records an act of the engine itself on something of `owner`, under a name that tells which part of the engine it was.
+/// Records an act of the engine itself on something of `owner`, under a name that tells which part of the engine it
+/// was.
 pub fn audit_as(name: &str, owner: Option<pg_sys::Oid>, action: &str, automation: &str, details: &serde_json::Value) {
     let user = current_user();
     as_engine(|| {

@@ -36,8 +36,8 @@ pub struct Queued {
     pub message_id: String,
 }
 
-// The message's id is random and not drawn from a sequence: after a restore to an earlier time the same number may stand
-// for another message, and a receiver would take that for one it has had.
+// The message's id is random and not drawn from a sequence: after a restore to an earlier time the same number may
+// stand for another message, and a receiver would take that for one it has had.
 const INSERT: &str = "
     INSERT INTO automation_internal.outbox (id, message_id, owner, automation_id, run_id, step, event_id, tenant, endpoint,
                                             url, method, headers, body, secret, delivery, timeout_ms, max_attempts,

@@ -83,8 +83,8 @@ const FORGET_WAKES: &str = "
        AND d.reason NOT IN ('t', 'm')
  RETURNING d.run_id";
 
-/// Pauses the automations of roles that are gone and cancels their queued runs. The oid decides: a role that was renamed
-/// is the same owner, a new role of the same name is not. Returns the runs of such roles that were to be woken.
+/// Pauses the automations of roles that are gone and cancels their queued runs. The oid decides: a role that was
+/// renamed is the same owner, a new role of the same name is not. Returns the runs of such roles that were to be woken.
 pub fn retire_dropped() -> Vec<i64> {
     let retired = as_engine(|| query(RETIRE, &[], |row| row.int4(1)));
     if !retired.is_empty() {

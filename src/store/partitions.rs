@@ -74,8 +74,8 @@ fn create(table: Log, day: i64) {
     }
 }
 
-/// Deletes rows of the default partition that are older than a day, some at a time. A whole day that had no partition of
-/// its own is there: the server was down when it should have been made.
+/// Deletes rows of the default partition that are older than a day, some at a time. A whole day that had no partition
+/// of its own is there: the server was down when it should have been made.
 pub fn delete_strays(table: Log, before: i64) -> u64 {
     let Log { name, key, .. } = table;
     let limit = literal(clock::day_start(before));

@@ -278,8 +278,9 @@ impl Conductor {
         }
     }
 
-    /// Timers and starts that were planned by a clock which has been set since are planned anew: they would come too late
-    /// after the clock was set back. How often the conductor looks, and keeps house, does not depend on the clock on the wall.
+    /// Timers and starts that were planned by a clock which has been set since are planned anew: they would come too
+    /// late after the clock was set back. How often the conductor looks, and keeps house, does not depend on the clock
+    /// on the wall.
     fn look_at_clock(&mut self, now: i64, passed: i64) {
         match self.steady.look(now, passed) {
             Change::None => return,
@@ -373,8 +374,9 @@ impl Conductor {
             Routed::Busy => Look::Busy,
             Routed::Events { events, dispatches, more, owners } => {
                 if self.started {
-                    // A crash undoes a routing that was not flushed, so a run that was routed now may have been routed before
-                    // and have crashed the server. Tried one by one, each attempt is counted in a commit that is flushed.
+                    // A crash undoes a routing that was not flushed, so a run that was routed now may have been routed
+                    // before and have crashed the server. Tried one by one, each attempt is counted in a commit that is
+                    // flushed.
                     self.slot.careful_below.fetch_max(store::dispatches::last_id() + 1, Ordering::AcqRel);
                 }
                 janitor::fold_definition_changes();
@@ -409,7 +411,8 @@ impl Conductor {
         }
     }
 
-    /// The database has become read-only: nothing is begun, no process is started. Runs and deliveries under way end by themselves.
+    /// The database has become read-only: nothing is begun, no process is started. Runs and deliveries under way end by
+    /// themselves.
     fn freeze(&mut self, words: (String, String)) {
         self.slot.events_pending.store(true, Ordering::Release);
         if let Some(message) = self.freeze.begin(words) {

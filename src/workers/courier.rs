@@ -151,7 +151,8 @@ impl Courier {
         let nothing = self.flights.is_empty() && self.unrecorded.is_empty() && self.look_at.is_none();
         let mut until = now + REST;
         if nothing {
-            // Where processes are few, an executor may be waiting for this courier's place, here or in another database.
+            // Where processes are few, an executor may be waiting for this courier's place, here or in another
+            // database.
             let wanted_elsewhere = self.slot.out_of_workers.load(Ordering::Acquire) || processes::is_claimed(now);
             let rest = if wanted_elsewhere || skips("courier_rest") { SECOND } else { REST };
             if now - self.idle_since >= rest {
@@ -223,8 +224,8 @@ impl Courier {
             // setting of synchronous_commit.
             unsafe { pg_sys::ForceSyncCommit() };
             landed.iter().for_each(|landed| record(landed, now));
-            // Without a network nothing can be sent, and messages that are not claimed wait. Deliveries under way when the
-            // database becomes read-only are recorded, and no more are begun.
+            // Without a network nothing can be sent, and messages that are not claimed wait. Deliveries under way when
+            // the database becomes read-only are recorded, and no more are begun.
             let may_send = self.surroundings.network.is_some() && shmem::frozen().is_none();
             may_send.then(|| claim(&mut share, &self.surroundings, now, deep))
         });

@@ -126,11 +126,11 @@ fn rest(limit: std::time::Duration) {
     }
 }
 
-/// Executes the deferred triggers of the runs that a transaction has moved. They are user code like the steps: those of a run
-/// alone are shown, can be interrupted, and get as long as automation_engine.step_timeout says; those of several runs that can be
-/// repeated one by one get a short time, after which they are. The commit that follows is not shown: an interruption would end
-/// its wait for a synchronous standby, and the run would have been committed all the same. Returns the automation of a run alone
-/// whose triggers took longer than other runs can wait.
+/// Executes the deferred triggers of the runs that a transaction has moved. They are user code like the steps: those of
+/// a run alone are shown, can be interrupted, and get as long as automation_engine.step_timeout says; those of several
+/// runs that can be repeated one by one get a short time, after which they are. The commit that follows is not shown:
+/// an interruption would end its wait for a synchronous standby, and the run would have been committed all the same.
+/// Returns the automation of a run alone whose triggers took longer than other runs can wait.
 fn finish_runs(turn: &Turn, can_be_parted: bool) -> Result<Option<i32>, PgError> {
     let began = std::time::Instant::now();
     let shown = turn.only_run.map(running::show_commit);
@@ -460,8 +460,8 @@ impl Executor {
         }
     }
 
-    /// A run could not get a lock, or has lost to another transaction: it is tried again later, as often as it takes, and
-    /// other runs of its owner need not wait for it.
+    /// A run could not get a lock, or has lost to another transaction: it is tried again later, as often as it takes,
+    /// and other runs of its owner need not wait for it.
     fn try_later(&mut self, error: &PgError) -> Option<bool> {
         let Some(head) = self.counted.or(self.claimer.head) else {
             self.failures += 1;

@@ -1,6 +1,6 @@
 //! Making way for commands that need a database, or our tables, to themselves: DROP DATABASE, ALTER DATABASE RENAME and
-//! SET TABLESPACE, CREATE DATABASE TEMPLATE, DROP EXTENSION, ALTER EXTENSION UPDATE. The session that runs one asks the workers of that
-//! database to leave, waits until they have, and lets them return when its transaction ends.
+//! SET TABLESPACE, CREATE DATABASE TEMPLATE, DROP EXTENSION, ALTER EXTENSION UPDATE. The session that runs one asks the
+//! workers of that database to leave, waits until they have, and lets them return when its transaction ends.
 #![allow(unsafe_code)]
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -35,7 +35,8 @@ pub fn install_hook() {
 }
 
 /// Every utility statement of every session passes here, also of applications that do not use the engine. Postgres' own
-/// work has no guard around it: a guard would raise its errors again without their SQLSTATE, context, position and names.
+/// work has no guard around it: a guard would raise its errors again without their SQLSTATE, context, position and
+/// names.
 #[allow(clippy::too_many_arguments)]
 unsafe extern "C-unwind" fn process_utility(
     statement: *mut pg_sys::PlannedStmt,

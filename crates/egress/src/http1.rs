@@ -1,5 +1,5 @@
-//! As much of HTTP/1.1 as one request on one connection needs, with a limit on everything the receiver sends. Nothing is
-//! followed, decompressed or kept open.
+//! As much of HTTP/1.1 as one request on one connection needs, with a limit on everything the receiver sends. Nothing
+//! is followed, decompressed or kept open.
 use std::io::{self, Read, Write};
 
 use crate::url_guard::Target;

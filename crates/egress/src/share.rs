@@ -1,5 +1,5 @@
-//! How many requests may be under way at once, and whose: a receiver that hangs, and an automation all of whose receivers
-//! hang, must leave room for the others.
+//! How many requests may be under way at once, and whose: a receiver that hangs, and an automation all of whose
+//! receivers hang, must leave room for the others.
 use std::collections::HashMap;
 
 /// Requests under way, in all and to one receiver of one owner.

@@ -1,4 +1,5 @@
-//! Whose certificates are believed: the operating system's trust anchors, and those of a file that the administrator names.
+//! Whose certificates are believed: the operating system's trust anchors, and those of a file that the administrator
+//! names.
 use std::fmt;
 use std::sync::Arc;
 

@@ -48,7 +48,8 @@ pub fn leaf(table: &'static str, at: Micros) -> Option<Leaf> {
     }
     let relation = names::internal_relation(&partition_name(table, day))
         .or_else(|| names::internal_relation(&format!("{table}_default")))?;
-    // SAFETY: opened under the lock that an INSERT will take; the copy goes to memory that lives as long as the process.
+    // SAFETY: opened under the lock that an INSERT will take; the copy goes to memory that lives as long as the
+    // process.
     let (descriptor, generation) = unsafe {
         let opened = pg_sys::try_relation_open(relation, pg_sys::RowExclusiveLock as i32);
         if opened.is_null() {
@@ -190,7 +191,8 @@ pub fn varlena(bytes: &[u8]) -> pg_sys::Datum {
     }
 }
 
-/// A text or json datum of a Rust text, in the database's encoding. A letter that the encoding lacks is written as its number.
+/// A text or json datum of a Rust text, in the database's encoding. A letter that the encoding lacks is written as its
+/// number.
 pub fn text_varlena(text: &str) -> pg_sys::Datum {
     varlena(&server_text::write(text))
 }

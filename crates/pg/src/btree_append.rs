@@ -1,9 +1,9 @@
 //! Many rising entries at the right end of a btree, at once.
 //!
 //! Ids only rise, so the entries of a group of rows nearly always belong behind the last one of the index. Postgres
-//! enters them one by one, each with a way down the tree, a lock, a search in the page and a WAL record of its own. Here
-//! the last page is locked once, filled, and logged once as a whole, which is also less WAL than as many records; when it
-//! is full, one entry takes the ordinary way and splits it.
+//! enters them one by one, each with a way down the tree, a lock, a search in the page and a WAL record of its own.
+//! Here the last page is locked once, filled, and logged once as a whole, which is also less WAL than as many records;
+//! when it is full, one entry takes the ordinary way and splits it.
 use pgrx::pg_sys;
 
 use super::raw::unguarded;
@@ -66,12 +66,12 @@ pub unsafe fn is_of_rising_bigints(index: pg_sys::Relation, table: pg_sys::Relat
     }
 }
 
-/// Enters as many of the entries as fit on the last page and belong there; returns how many. The keys must rise. They are
-/// above all others then, so that a unique index has nothing to ask.
+/// Enters as many of the entries as fit on the last page and belong there; returns how many. The keys must rise. They
+/// are above all others then, so that a unique index has nothing to ask.
 ///
 /// # Safety
-/// An index for which `is_of_rising_bigints` holds, of a table locked for inserting, whose rows the entries point to. To be
-/// called inside a guard.
+/// An index for which `is_of_rising_bigints` holds, of a table locked for inserting, whose rows the entries point to.
+/// To be called inside a guard.
 pub unsafe fn append(index: pg_sys::Relation, entries: &[Entry]) -> usize {
     // SAFETY: as demanded of the caller. The page is locked exclusively while it is looked at and changed, and nothing
     // can fail between the change and its WAL record.

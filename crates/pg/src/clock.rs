@@ -27,8 +27,8 @@ pub fn now() -> Micros {
     now + failpoint::clock_is_ahead_by()
 }
 
-/// Microseconds by a clock that only runs forward and cannot be set; the same in all processes of a machine. For durations
-/// and pauses, never for instants, and never to be compared with `now()`.
+/// Microseconds by a clock that only runs forward and cannot be set; the same in all processes of a machine. For
+/// durations and pauses, never for instants, and never to be compared with `now()`.
 pub fn passed() -> Micros {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes to the given place.

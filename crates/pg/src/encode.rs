@@ -393,8 +393,8 @@ fn repair_json(source: &str, lacks: fn(char) -> bool) -> Option<String> {
     changed.then_some(out)
 }
 
-/// Writes an escape as it stands, or the number of its letter if the database's encoding lacks that: jsonb could not hold it.
-/// True if it was replaced.
+/// Writes an escape as it stands, or the number of its letter if the database's encoding lacks that: jsonb could not
+/// hold it. True if it was replaced.
 fn write_escape(out: &mut String, letter: u32, escape: &str, lacks: fn(char) -> bool) -> bool {
     let replaced = char::from_u32(letter).is_some_and(lacks);
     if replaced {

@@ -1,7 +1,8 @@
 //! Arrays and rows as JSON, walked here element by element.
 //!
-//! Postgres' own `array_to_json` and `row_to_json` look for casts to json of the element and column types and call them. Such
-//! a cast is a function of the role that created it, and would run with the rights of the role that writes the table.
+//! Postgres' own `array_to_json` and `row_to_json` look for casts to json of the element and column types and call
+//! them. Such a cast is a function of the role that created it, and would run with the rights of the role that writes
+//! the table.
 use std::ffi::CStr;
 
 use automation_core::value::MAX_LEVELS;

@@ -39,8 +39,8 @@ const KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
 /// Inserts tuples and their index entries.
 ///
 /// # Safety
-/// `relation` is a table of ours, inside a transaction that has locked it as an INSERT would, and the tuples were formed
-/// with its descriptor.
+/// `relation` is a table of ours, inside a transaction that has locked it as an INSERT would, and the tuples were
+/// formed with its descriptor.
 pub unsafe fn insert_tuples(relation: pg_sys::Oid, tuples: &[pg_sys::HeapTuple], in_partial: InPartialIndex) {
     if !ordinary_insert::fast_append() {
         // SAFETY: as demanded of the caller.
@@ -75,7 +75,8 @@ unsafe fn insert_into_heap(
     places: &mut [pg_sys::ItemPointerData],
     slots: &mut [*mut pg_sys::TupleTableSlot; CHUNK],
 ) {
-    // SAFETY: see `insert_tuples`. A tuple that must be toasted is inserted as a copy; the place comes back all the same.
+    // SAFETY: see `insert_tuples`. A tuple that must be toasted is inserted as a copy; the place comes back all the
+    // same.
     unsafe {
         let command = unguarded::GetCurrentCommandId(true);
         if let [tuple] = tuples {

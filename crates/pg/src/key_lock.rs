@@ -1,8 +1,8 @@
 //! Locks on things that have no row, held until the transaction ends. Executors do not wait for such a lock: a run that
-//! cannot take it stays queued. Three callers wait: cancel_run() for another session that cancels the same run, subscribe()
-//! for another session of the same role, and a router for another router that assigns places in a queue. These locks are
-//! kept in the server's lock table next to the advisory locks, under a number that no SQL function can reach, so that no
-//! session can take one to hold the engine up.
+//! cannot take it stays queued. Three callers wait: cancel_run() for another session that cancels the same run,
+//! subscribe() for another session of the same role, and a router for another router that assigns places in a queue.
+//! These locks are kept in the server's lock table next to the advisory locks, under a number that no SQL function can
+//! reach, so that no session can take one to hold the engine up.
 use pgrx::pg_sys;
 
 use super::failpoint::skips;

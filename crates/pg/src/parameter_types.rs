@@ -1,4 +1,5 @@
-//! The types of a statement's parameters: from their places in the statement where these ask for a type, else from the values.
+//! The types of a statement's parameters: from their places in the statement where these ask for a type, else from the
+//! values.
 use std::ffi::CStr;
 
 use pgrx::pg_sys;

@@ -113,8 +113,8 @@ pub fn set_application_name(name: &str) {
     }
 }
 
-/// Sleeps until the latch is set or the time is up, then serves interrupts and re-reads the configuration if asked. True
-/// if the latch was set.
+/// Sleeps until the latch is set or the time is up, then serves interrupts and re-reads the configuration if asked.
+/// True if the latch was set.
 pub fn wait(timeout: Duration) -> bool {
     let flags = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
     // SAFETY: a worker between transactions, waiting on its own latch.
@@ -149,11 +149,11 @@ pub fn nap(timeout: Duration) {
     pgrx::check_for_interrupts!();
 }
 
-/// Serves interrupts between transactions. A request to cancel the statement under way comes to nothing, as in a session
-/// that is idle: there is none.
+/// Serves interrupts between transactions. A request to cancel the statement under way comes to nothing, as in a
+/// session that is idle: there is none.
 fn serve_interrupts() {
-    // SAFETY: counts and flags of this process. While the count is not 0, a request to cancel stays pending, so that none
-    // that comes in between ends the process.
+    // SAFETY: counts and flags of this process. While the count is not 0, a request to cancel stays pending, so that
+    // none that comes in between ends the process.
     unsafe {
         let held = &raw mut pg_sys::QueryCancelHoldoffCount;
         std::ptr::write_volatile(held, std::ptr::read_volatile(held) + 1);

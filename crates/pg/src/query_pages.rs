@@ -1,5 +1,5 @@
-//! A user's query, read page by page: one snapshot for all of it, one page in memory at a time, and nothing that it calls
-//! may write.
+//! A user's query, read page by page: one snapshot for all of it, one page in memory at a time, and nothing that it
+//! calls may write.
 //!
 //! As with `statement`, everything here runs inside a subtransaction of the caller's.
 use std::collections::HashSet;
@@ -155,8 +155,8 @@ pub fn each_page(
     most: usize,
     mut take: impl FnMut(Vec<PageRow>) -> Result<(), PgError>,
 ) -> Result<(), PgError> {
-    // SAFETY: the portal and the memory of a page are closed before SPI is, or by the rollback of the subtransaction; the
-    // tuple table is read before the next fetch.
+    // SAFETY: the portal and the memory of a page are closed before SPI is, or by the rollback of the subtransaction;
+    // the tuple table is read before the next fetch.
     unsafe {
         let portal = {
             let _read_only = ReadOnly::begin();

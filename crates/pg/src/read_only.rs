@@ -81,7 +81,8 @@ const BELIEVED: i64 = 100_000;
 type Read = HashMap<(pg_sys::Oid, pg_sys::Oid), (Option<bool>, i64)>;
 thread_local!(static READ: RefCell<Read> = RefCell::new(HashMap::new()));
 
-/// The setting of a database (or of all databases) and a role (or of all roles). Sessions of users look it up each time.
+/// The setting of a database (or of all databases) and a role (or of all roles). Sessions of users look it up each
+/// time.
 fn stored(database: pg_sys::Oid, role: pg_sys::Oid) -> Option<bool> {
     // SAFETY: reads a process global.
     if unsafe { pg_sys::MyBackendType } != pg_sys::BackendType::B_BG_WORKER {

@@ -1,7 +1,7 @@
 //! Errors, warnings and notices in the database's encoding.
 //!
-//! pgrx reports a message as the UTF-8 that Rust has. In a database of another encoding a callback on the stack of error
-//! contexts, which Postgres calls while it puts an error together, replaces the texts by converted ones.
+//! pgrx reports a message as the UTF-8 that Rust has. In a database of another encoding a callback on the stack of
+//! error contexts, which Postgres calls while it puts an error together, replaces the texts by converted ones.
 use std::ffi::{CStr, CString, c_char, c_void};
 
 use pgrx::pg_sys;
@@ -26,8 +26,8 @@ struct Converted {
     hint: *const c_char,
 }
 
-/// Converts the texts of the error that is about to be raised. The callback stays on the stack of error contexts; the code
-/// that catches the error takes it off, as `PG_TRY` and `ErrorContexts` do.
+/// Converts the texts of the error that is about to be raised. The callback stays on the stack of error contexts; the
+/// code that catches the error takes it off, as `PG_TRY` and `ErrorContexts` do.
 pub fn convert_next_error(texts: Texts<'_>) {
     if needs_conversion(texts) {
         // SAFETY: the catcher of the error restores the stack.
@@ -79,8 +79,8 @@ impl Drop for ErrorContexts {
 /// # Safety
 /// It must be taken off before the transaction ends.
 unsafe fn push(texts: Texts<'_>) {
-    // SAFETY: everything the callback reads is in the memory of the transaction, or of the process if there is none: both
-    // outlive the report.
+    // SAFETY: everything the callback reads is in the memory of the transaction, or of the process if there is none:
+    // both outlive the report.
     unsafe {
         let memory = match pg_sys::TopTransactionContext {
             none if none.is_null() => pg_sys::TopMemoryContext,

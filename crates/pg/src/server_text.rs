@@ -1,9 +1,10 @@
 //! Texts between Rust, where they are UTF-8, and the database, whose encoding may be another one.
 //!
-//! In a UTF8 database nothing is converted, and in any other no text that is ASCII: every encoding that a database can have
-//! writes ASCII alike. A letter that the database's encoding lacks is an error where a user's value is about to be stored
-//! (`exact`), and written as `<U+20AC>` where an engine's own record must not fail because of it (`write`). Bytes of the
-//! database that are no letter in UTF-8 become letters of a private range, and the same bytes again on the way back.
+//! In a UTF8 database nothing is converted, and in any other no text that is ASCII: every encoding that a database can
+//! have writes ASCII alike. A letter that the database's encoding lacks is an error where a user's value is about to be
+//! stored (`exact`), and written as `<U+20AC>` where an engine's own record must not fail because of it (`write`).
+//! Bytes of the database that are no letter in UTF-8 become letters of a private range, and the same bytes again on the
+//! way back.
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -51,8 +52,8 @@ pub fn is_convertible() -> bool {
 fn procedures() -> Option<(pg_sys::Oid, pg_sys::Oid)> {
     let (encoding, utf8) = (encoding(), pg_sys::pg_enc::PG_UTF8 as i32);
     let catalog = pg_sys::Oid::from(pg_sys::PG_CATALOG_NAMESPACE);
-    // SAFETY: catalog look-ups inside a transaction. Those of pg_catalog: a conversion in another schema may be a user's.
-    // With pgrx's own guard, since that of the engine asks for the conversions itself.
+    // SAFETY: catalog look-ups inside a transaction. Those of pg_catalog: a conversion in another schema may be a
+    // user's. With pgrx's own guard, since that of the engine asks for the conversions itself.
     let found = unsafe {
         pg_guard_ffi_boundary(|| {
             let find = |from, to| unguarded::FindDefaultConversion(catalog, from, to);
@@ -284,8 +285,8 @@ pub fn write(text: &str) -> Cow<'_, [u8]> {
     }
 }
 
-/// JSON for the engine's own reading: a letter that the encoding lacks becomes an escape of JSON, and so comes back whole.
-/// Not for JSON that users see as jsonb, which refuses such an escape.
+/// JSON for the engine's own reading: a letter that the encoding lacks becomes an escape of JSON, and so comes back
+/// whole. Not for JSON that users see as jsonb, which refuses such an escape.
 pub fn write_json(text: &str) -> Cow<'_, [u8]> {
     let escaped: Instead = |letter, out| {
         for unit in letter.encode_utf16(&mut [0; 2]) {

@@ -68,8 +68,8 @@ impl Statement {
         Self::with_types(spi, &text, types, vec![Origin::Place; parameters])
     }
 
-    /// Prepares `sql` for values of these types. A parameter gets the type that its place in the statement asks for, and the type
-    /// of its value where the place asks for none.
+    /// Prepares `sql` for values of these types. A parameter gets the type that its place in the statement asks for,
+    /// and the type of its value where the place asks for none.
     pub fn prepare_for(spi: &Spi, sql: &str, own: &[OwnType]) -> Result<Self, PgError> {
         let text = server_text::c_string(sql)?;
         let (types, origins) = parameter_types::of_values(&text, own)?.into_iter().unzip();
@@ -186,7 +186,8 @@ unsafe fn refusal(plan: pg_sys::SPIPlanPtr, text: &CStr) -> Option<PgError> {
         let (code, at) = unsafe {
             let node = (*tree).stmt;
             let code = match (*node).type_ {
-                // COMMIT and the like are left to the run that tries them: inside DO or CALL they cannot be seen either.
+                // COMMIT and the like are left to the run that tries them: inside DO or CALL they cannot be seen
+                // either.
                 pg_sys::NodeTag::T_CopyStmt if (*node.cast::<pg_sys::CopyStmt>()).filename.is_null() => {
                     pg_sys::SPI_ERROR_COPY
                 }

@@ -1,5 +1,5 @@
-//! Threads beside Postgres. They must not call it, and must not get its signals: a handler of Postgres that ran in one of
-//! them would touch the state of a process that believes to have one thread only.
+//! Threads beside Postgres. They must not call it, and must not get its signals: a handler of Postgres that ran in one
+//! of them would touch the state of a process that believes to have one thread only.
 use std::io;
 
 /// Starts a thread that gets no signals; threads that it starts itself get none either.

@@ -1,4 +1,5 @@
-//! A ledger whose effects can be counted, and the invariants that hold over it after any fault (`tests/invariants.sql`).
+//! A ledger whose effects can be counted, and the invariants that hold over it after any fault
+//! (`tests/invariants.sql`).
 //!
 //! Every change of an account takes its next version and notes itself in `made_change`, in one transaction. Two
 //! automations of two owners each leave one row in `effect` per change, and a third does so for the changes that the

@@ -1,5 +1,5 @@
-//! Runs that wait, of every kind: each row of `asked` must leave exactly one row in `effect` once it is released, and one
-//! more if its run started another. The tables are those that `tests/invariants.sql` asks.
+//! Runs that wait, of every kind: each row of `asked` must leave exactly one row in `effect` once it is released, and
+//! one more if its run started another. The tables are those that `tests/invariants.sql` asks.
 
 use std::time::Duration;
 

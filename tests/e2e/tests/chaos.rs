@@ -1,8 +1,8 @@
 //! Processes are killed at random under load; afterwards every committed change has had its effects, each once and in
 //! order.
 //!
-//! `CHAOS_N` (`AE_CHAOS_KILLS` from make) is the number of kills, 200 unless told; `AE_SEED` repeats an order of victims
-//! and moments.
+//! `CHAOS_N` (`AE_CHAOS_KILLS` from make) is the number of kills, 200 unless told; `AE_SEED` repeats an order of
+//! victims and moments.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

@@ -1,5 +1,5 @@
-//! A clock that was ahead for a moment, and is right again: nothing stands still until the time that it showed, and nothing was
-//! dropped because it seemed to be old.
+//! A clock that was ahead for a moment, and is right again: nothing stands still until the time that it showed, and
+//! nothing was dropped because it seemed to be old.
 
 use e2e::{Cluster, Signal, Worker};
 

@@ -415,8 +415,9 @@ fn a_step_that_takes_the_server_down_is_given_up_and_the_rest_goes_on() {
         );
         let back = Instant::now();
         expect_resumed(&db, "the bomb", back);
-        // Twice alone; before that the bomb may have gone off in a batch, where it cannot be told which run it was. Routing does
-        // not wait for the disk: that crash may have undone it, and then the run is a new one, which goes off in a batch once more.
+        // Twice alone; before that the bomb may have gone off in a batch, where it cannot be told which run it was.
+        // Routing does not wait for the disk: that crash may have undone it, and then the run is a new one, which goes
+        // off in a batch once more.
         let crashes = cluster.crashes() - crashes;
         println!("{crashes} crashes until the run was given up");
         assert!((2..=4).contains(&crashes), "{crashes} crashes until the run was given up");

@@ -169,8 +169,8 @@ fn subscribers_hear_of_what_they_may_see_and_of_nothing_else() {
     assert_eq!(told(&db, &mut listener), []);
 }
 
-/// The notifications of all that was committed so far: (channel, payload). They come in the order of the commits, so the one
-/// that is sent here is the last.
+/// The notifications of all that was committed so far: (channel, payload). They come in the order of the commits, so
+/// the one that is sent here is the last.
 fn told(db: &Database<'_>, listener: &mut postgres::Client) -> Vec<(String, String)> {
     const LAST: &str = "that is all";
     db.execute(&format!("NOTIFY few, '{LAST}'"));

@@ -45,7 +45,8 @@ fn a_window_fires_once_per_crossing_whatever_is_killed() {
     assert_eq!(db.number("SELECT count(DISTINCT who) FROM alarm"), 400);
 }
 
-/// D13, G5: commits that take 30 ms, so that runs end in one executor while the next ones of their keys join the queue in others.
+/// D13, G5: commits that take 30 ms, so that runs end in one executor while the next ones of their keys join the queue
+/// in others.
 #[test]
 fn no_queued_run_loses_its_turn_to_a_slow_commit() {
     let cluster = Cluster::build().setting("automation_engine.executors", "4").start();

@@ -13,7 +13,8 @@ fn shared() -> &'static Cluster {
     CLUSTER.get_or_init(|| Cluster::build().setting("automation_engine.executors", "2").start())
 }
 
-/// An automation whose run writes and then sleeps for as long as its payload or its row of a backfill says, and one that is quick.
+/// An automation whose run writes and then sleeps for as long as its payload or its row of a backfill says, and one
+/// that is quick.
 fn open_dormitory(db: &Database<'_>) {
     db.execute(
         "CREATE TABLE effect (run bigint);

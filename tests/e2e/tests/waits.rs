@@ -103,7 +103,8 @@ fn a_timer_is_never_early_and_waits_for_no_later_one() {
     }
     db.wait_until("every alarm has rung", "SELECT count(*) = 20 FROM rung");
     assert_eq!(db.number("SELECT count(*) FROM rung WHERE at < due"), 0, "a timer was early");
-    // On an idle machine none is more than a second late (G8). A busy one may hold up any of them, but hardly all twenty.
+    // On an idle machine none is more than a second late (G8). A busy one may hold up any of them, but hardly all
+    // twenty.
     let late = db.rows("SELECT (extract(epoch FROM min(at - due)) * 1000)::bigint, max(at - due) FROM rung");
     println!("the least and the most that a timer was late: {late:?}");
     let least: i64 = late[0][0].as_deref().and_then(|least| least.parse().ok()).expect("a number");

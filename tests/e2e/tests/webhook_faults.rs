@@ -24,7 +24,8 @@ fn hanging(count: usize) -> Vec<Receiver> {
     (0..count).map(|_| Receiver::hanging()).collect()
 }
 
-/// Lets the courier run into its death at `point` while it delivers one message of this kind; waits until the server is back.
+/// Lets the courier run into its death at `point` while it delivers one message of this kind; waits until the server is
+/// back.
 fn die_at(db: &Database<'_>, point: &str, kind: &str) {
     let cluster = db.cluster();
     let crashes = cluster.crashes();

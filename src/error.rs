@@ -178,7 +178,8 @@ impl EngineError {
         Self::new(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
     }
 
-    /// Something is in the way that will not be there the next time; a run's step is tried again because of it.
+    /// A state is in the way that will be gone the next time, such as a lock; a run's step with this error is tried
+    /// again.
     pub fn try_again(message: impl Into<String>) -> Self {
         Self::new(PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE, message)
     }
@@ -284,7 +285,7 @@ impl EngineError {
         &self.message
     }
 
-    /// The same as a step's error.
+    /// This error as the error of a step.
     pub fn to_pg(&self) -> PgError {
         let (sqlstate, message, hint, _) = self.parts();
         PgError { detail: self.detail.clone(), hint: hint.map(str::to_owned), ..PgError::new(&sqlstate, message) }

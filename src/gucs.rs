@@ -43,7 +43,7 @@ static SECRET_KEY_FILE: GucSetting<Option<CString>> = GucSetting::<Option<CStrin
 /// Which executions the usual limits of hot flow count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
 pub enum HotFlow {
-    /// Those that go back to the automation itself.
+    /// Executions that go back to the automation itself.
     #[name = c"loops"]
     Loops,
     #[name = c"all"]
@@ -523,7 +523,7 @@ pub fn max_runs_per_tenant() -> Option<u32> {
 pub fn max_runs_per_role() -> Option<u32> {
     limit(&MAX_RUNS_PER_ROLE)
 }
-/// None where 0 stands for no limit.
+/// The value of a limit; None where 0 stands for no limit.
 fn limit(setting: &GucSetting<i32>) -> Option<u32> {
     u32::try_from(setting.get()).ok().filter(|limit| *limit > 0)
 }

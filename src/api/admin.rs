@@ -71,7 +71,7 @@ fn dispatch_up_to(n: i64, told: &mut HashSet<pg_sys::Oid>) -> i64 {
                 break;
             }
             let turn = executor::turn(&mut claimer, Work::UpTo((n - runs).min(gucs::batch_size())));
-            // Not committed yet, but gone for this transaction.
+            // The dispatches are not committed as done yet, but are gone for this transaction.
             claimer.committed();
             runs += turn.runs as i64;
             let armed = std::mem::take(&mut claimer.armed);

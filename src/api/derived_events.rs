@@ -1,4 +1,4 @@
-//! Domain events from changes.
+//! Rules that derive events from changes: registered and dropped.
 use automation_core::check::{self, Names};
 use automation_core::definition::Problem;
 use automation_core::derive::Deriver;

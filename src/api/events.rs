@@ -1,4 +1,4 @@
-//! Entities and events.
+//! Functions for entities and events: watching tables, states of entities, emitting.
 use crate::capture::state::change_state;
 use crate::definitions::tenant_view::check_tenant;
 use pgrx::pg_sys::panic::ErrorReport;

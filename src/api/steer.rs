@@ -1,4 +1,4 @@
-//! Steering runs that wait or have failed.
+//! Steering runs that wait or have failed: signals, retries, skipped steps, dead letters.
 use crate::event_log::events::append_move;
 use automation_core::order::{Order, Retry, Start};
 use automation_core::run_state::Pause;

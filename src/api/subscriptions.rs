@@ -1,4 +1,4 @@
-//! Telling sessions outside of events.
+//! Subscriptions: telling sessions of applications about events by NOTIFY.
 use automation_core::topic;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;

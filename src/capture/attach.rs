@@ -1,4 +1,4 @@
-//! Watching a table and letting go of it again.
+//! watch_table() and unwatch_table(): creates and drops the capture triggers of a table.
 #![allow(unsafe_code)]
 use automation_core::order::Order;
 use pgrx::pg_sys;
@@ -235,7 +235,7 @@ fn check_kind(kind: &str, relation: pg_sys::Oid) -> EngineResult<()> {
             let (holder, hint) = match other.relation {
                 Some(oid) => match names::relation_name(oid) {
                     Some(table) => (format!("It is the kind of table {table}."), to_move(kind, oid, &table, relation)),
-                    // Its table was dropped: the name is free.
+                    // The kind's table was dropped: the name is free.
                     None => return Ok(()),
                 },
                 None => ("It is a kind whose state is kept by set_state().".to_owned(), None),

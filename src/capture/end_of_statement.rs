@@ -42,7 +42,7 @@ unsafe extern "C-unwind" fn executor_finish(query: *mut pg_sys::QueryDesc) {
     }
 }
 
-/// Can the statement have moved rows? Others have no command of their own.
+/// Can the statement have moved rows? A statement that only reads has no command number of its own.
 unsafe fn writes(query: *mut pg_sys::QueryDesc) -> bool {
     // SAFETY: the statement that has just run, with its plan.
     unsafe { (*query).operation != pg_sys::CmdType::CMD_SELECT || (*(*query).plannedstmt).hasModifyingCTE }

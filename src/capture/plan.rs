@@ -208,7 +208,7 @@ pub fn build(relation: pg_sys::Relation, watch: Watch) -> Plan {
 
 /// Policies of a partitioned table hold for rows that are read through it.
 fn has_row_security(relation: pg_sys::Oid) -> bool {
-    // SAFETY: looks at the catalog entry of an existing relation and lets go of it again.
+    // SAFETY: looks at the catalog entry of an existing relation and releases it again.
     unsafe {
         let opened = pg_sys::RelationIdGetRelation(relation);
         if opened.is_null() {

@@ -103,7 +103,7 @@ thread_local! {
     static IMAGES: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
-/// More is given back.
+/// Buffers larger than this are freed after the row.
 const KEPT_MEMORY: usize = 64 * 1024;
 
 fn updated(plan: &Plan, old: &Fields, new: &Fields, changed: &[usize]) {

@@ -280,13 +280,13 @@ fn read_between(
     Stretch { rows: rows.len(), last: rows.last().map(|(id, _)| *id), members, events }
 }
 
-/// Which transactions are late: those of a list, and those of a range.
+/// Late transactions, which were open at the moment from which the batch begins: those of a list, and those of a range.
 #[derive(Default)]
 pub struct Late<'a> {
     pub listed: &'a [u64],
     pub from: u64,
     pub below: u64,
-    /// Events of theirs that cannot be found by them.
+    /// Events of late transactions that cannot be found by their transaction.
     pub besides: &'a [i64],
 }
 

@@ -82,7 +82,7 @@ impl Op {
         }
     }
 
-    /// Is it about an entity's state?
+    /// Is the event a change of an entity's state?
     pub fn is_change(self) -> bool {
         matches!(self, Op::Created | Op::Updated | Op::Deleted | Op::Truncated)
     }
@@ -380,7 +380,7 @@ impl Event {
         })
     }
 
-    /// Does the engine tell of itself?
+    /// Is this one of the engine's own events?
     pub fn is_engines(&self) -> bool {
         self.op == Op::Emitted && self.topic.as_deref().is_some_and(engine::is_engines)
     }
@@ -408,7 +408,7 @@ impl Event {
     /// The event that an order to start a run brings along, if it does.
     pub fn ordered(&self) -> Option<Event> {
         let event = Event::from_json(self.start()?.event.as_deref()?)?;
-        // One that was made up for the occasion is known by its order.
+        // An event that was made up for the start has no id of its own and takes that of its order.
         Some(if event.id == 0 { Event { id: self.id, xid: self.xid, ..event } } else { event })
     }
 
@@ -456,7 +456,7 @@ pub fn append_again(event: &Event) -> i64 {
         prev: bytes(&event.prev),
         next: bytes(&event.next),
         payload: bytes(&event.payload),
-        // It stays the event of the role that emitted it, whichever role tries again.
+        // The event stays that of the role that emitted it, whichever role tries again.
         role: Some(event.role),
         ..Default::default()
     })

@@ -100,7 +100,7 @@ pub fn own() -> Vec<i64> {
     OWN.with(|own| own.borrow().clone())
 }
 
-/// Where those lie that stand by.
+/// The lowest id from which on the events of transactions that stand by in this database lie.
 fn standing_by() -> Option<i64> {
     if skips("stand_by") {
         return None;

@@ -111,7 +111,8 @@ impl LogScan {
         for leaf in &mut self.leaves {
             let scan = leaf.by_xid(&self.snapshot);
             let mut next = from;
-            // One look per transaction once it has shown many groups, so that those of a long one are not all read.
+            // Once a transaction has shown many groups, the scan skips to the next transaction, so that the groups of a
+            // long one are not all read.
             while next < below {
                 let mut seen = (0u64, 0usize);
                 let mut skip = None;
@@ -208,7 +209,7 @@ enum Compare {
     Equal,
     Above,
     UpTo,
-    /// For transactions.
+    /// At or above; for transactions.
     Least,
     Below,
 }

@@ -16,7 +16,7 @@ pub struct ExecutorSlot {
     pub(super) proc_number: AtomicU32,
     /// 0 while idle, else when the current batch began.
     pub busy_since: AtomicI64,
-    /// It has begun a batch since it was started.
+    /// The executor has begun a batch since it was started.
     pub(super) has_begun: AtomicBool,
     pub stop: AtomicBool,
     /// When the pool asked this executor to leave, 0 if it did not, or its conductor is gone.

@@ -79,8 +79,8 @@ impl Counter {
         most: i64,
         is_ours: impl Fn() -> bool,
     ) -> Option<(i64, i64)> {
-        // SAFETY: a lock of ours and a sequence of ours; if it fails, the rollback lets go of the lock. The sequence is
-        // locked before: waiting for it with the other lock in hand could not be broken off.
+        // SAFETY: a lock of ours and a sequence of ours; on an error, the rollback releases the lock. The sequence is
+        // locked first: a wait for it while holding the LWLock could not be interrupted.
         unsafe {
             let opened = pg_sys::relation_open(sequence.relation, pg_sys::RowExclusiveLock as i32);
             pg_sys::relation_close(opened, pg_sys::NoLock as i32);
@@ -111,7 +111,7 @@ fn left_in_block(next: i64) -> i64 {
 /// The sequence from which blocks of ids are fetched.
 pub struct Sequence {
     pub relation: pg_sys::Oid,
-    /// Tells it from those of other databases, which may have the same oid.
+    /// Tells the sequence from those of other databases, which may have the same oid.
     number: u64,
 }
 

@@ -87,9 +87,9 @@ pub struct DatabaseSlot {
     /// PGPROC number + 1 of the courier.
     courier: AtomicU32,
     pub courier_pid: AtomicI32,
-    /// It shall leave.
+    /// The courier shall exit.
     pub courier_stop: AtomicBool,
-    /// It could not be started: max_worker_processes is used up.
+    /// The courier could not be started: max_worker_processes is used up.
     pub courier_starved: AtomicBool,
     pub courier_started_at: AtomicI64,
     pub courier_in_flight: AtomicI64,
@@ -397,7 +397,7 @@ impl DatabaseSlot {
         wake(self.conductor.load(Ordering::Acquire));
     }
 
-    /// Something was captured: the conductor should look.
+    /// A transaction with events has committed: the conductor should look.
     pub fn announce_events(&self) {
         // Told once is enough: the conductor takes the word back before it looks.
         if !self.events_pending.swap(true, Ordering::AcqRel) {
@@ -450,7 +450,7 @@ impl DatabaseSlot {
         wake(self.courier.load(Ordering::Acquire));
     }
 
-    /// Something is due at this time.
+    /// A timer is due at this time.
     pub fn announce_timer(&self, due_at: i64) {
         // 0 means none.
         let due_at = if due_at == 0 { -1 } else { due_at };
@@ -477,7 +477,7 @@ impl DatabaseSlot {
         self.database.load(Ordering::Acquire) == 0
     }
 
-    /// Is it still the slot of this database?
+    /// Is this still the slot of the database?
     pub fn is_of(&self, database: pg_sys::Oid) -> bool {
         self.database.load(Ordering::Acquire) == database.to_u32()
     }

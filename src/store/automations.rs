@@ -328,7 +328,7 @@ const PENDING: &str = "
      ORDER BY d.id
        FOR UPDATE SKIP LOCKED";
 
-/// Queued dispatches of an automation that no executor has in hand.
+/// Queued dispatches of an automation that no executor has locked.
 pub fn pending(id: i32) -> Vec<(pg_sys::Oid, i64)> {
     as_engine(|| query(PENDING, &[id.into()], |row| row.oid(1).zip(row.int8(2)))).into_iter().flatten().collect()
 }

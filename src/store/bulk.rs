@@ -65,7 +65,7 @@ pub struct NewJob<'a> {
 pub struct Step<'a> {
     pub run_id: i64,
     pub no: i32,
-    /// Its run goes on while the automation is paused.
+    /// The step's run goes on while the automation is paused.
     pub finishes: bool,
     /// JSON: the event that the run is about.
     pub event: &'a str,
@@ -152,7 +152,7 @@ pub struct Job {
     pub started_at: Option<Micros>,
     /// Name of the automation.
     pub automation: String,
-    /// Its rows may begin.
+    /// The job's rows may begin.
     pub active: bool,
 }
 

@@ -36,7 +36,7 @@ pub fn due(now: Micros, full_receivers: &[String], full_automations: &[i64], lim
     found.into_iter().flatten().collect()
 }
 
-/// A message in the courier's hands.
+/// A message that the courier has claimed.
 #[derive(Clone)]
 pub struct Message {
     pub id: i64,
@@ -102,7 +102,7 @@ const CLAIM: &str = "
              WHERE e.owner = o.owner AND e.name = o.endpoint),
            (SELECT a.name FROM automation_internal.automation AS a WHERE a.id = o.automation_id)";
 
-/// Takes messages in hand. To be committed before the first byte of them leaves.
+/// Claims messages. To be committed before the first byte of them leaves.
 pub fn claim(ids: &[i64], boot: i64) -> Vec<Message> {
     as_engine(|| query(CLAIM, &[Arg::int8s(ids), boot.into()], read)).into_iter().flatten().collect()
 }
@@ -138,7 +138,7 @@ pub fn next_after(now: Micros) -> Option<Micros> {
 
 const ANY: &str = "SELECT EXISTS (SELECT FROM automation_internal.outbox)";
 
-/// Is anything on its way?
+/// Is a message in the outbox?
 pub fn any() -> bool {
     as_engine(|| query_one(ANY, &[], |row| row.bool(1))).flatten().unwrap_or(false)
 }

@@ -1,4 +1,4 @@
-//! The queue of stage 2.
+//! Dispatches: the queue of runs to start or to wake, filled by the router and worked off by executors.
 use std::rc::Rc;
 
 use pgrx::pg_sys;
@@ -13,7 +13,7 @@ use crate::pg::identity::as_engine;
 pub enum Reason {
     Trigger,
     Manual,
-    /// Something that a wait depends on may have changed.
+    /// A row or state that a wait depends on may have changed.
     Look,
     /// The time of a wait has come.
     Due,
@@ -74,12 +74,12 @@ impl Reason {
         CODES.iter().find(|(_, known)| *known as i8 == code).map_or(Reason::Trigger, |(reason, _)| *reason)
     }
 
-    /// Does it move a run that waits?
+    /// Does the dispatch move a run that waits?
     pub fn wakes(self) -> bool {
         !self.starts() && !self.holds() && self != Reason::Bulk
     }
 
-    /// Does it begin a run, rather than move one?
+    /// Does the dispatch begin a run, rather than move one?
     pub fn starts(self) -> bool {
         matches!(self, Reason::Trigger | Reason::Manual)
     }
@@ -348,7 +348,7 @@ const FIND_RUN: &str = "
        AND d.reason IN ('t', 'm')
        FOR UPDATE";
 
-/// Locks the dispatch of a run that has not started, waiting for an executor that has it in hand.
+/// Locks the dispatch of a run that has not started, waiting for an executor that has it locked.
 pub fn lock_run(run_id: i64) -> Option<(pg_sys::Oid, i64)> {
     as_engine(|| query(FIND_RUN, &[run_id.into()], |row| row.oid(1).zip(row.int8(2)))).into_iter().flatten().next()
 }

@@ -41,11 +41,11 @@ pub struct Current {
 /// The result of trying to lock a hold that another session may have locked.
 #[derive(Debug)]
 pub enum Held<T> {
-    /// It is ours until this transaction ends.
+    /// The hold is locked by us until this transaction ends.
     Ours(T),
     /// Another session has it locked to end it, and may yet roll back.
     InOtherHands,
-    /// There is none.
+    /// There is no such hold.
     Nothing,
 }
 
@@ -236,7 +236,7 @@ const ANY: &str = "
     SELECT EXISTS (SELECT FROM automation_internal.dispatch AS q WHERE q.reason = 'h')
         OR EXISTS (SELECT FROM automation_internal.dwell)";
 
-/// Is anything held at all, or about to be?
+/// Is there any hold, or a dispatch that may begin one?
 pub fn any() -> bool {
     query_one(ANY, &[], |row| row.bool(1)).flatten().unwrap_or(true)
 }

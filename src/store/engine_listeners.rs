@@ -1,4 +1,5 @@
-//! The automations, runs and subscriptions that listen to the engine's own events, and the contents of those events.
+//! The automations, runs and subscriptions that listen to the engine's own events, and names for the contents of those
+//! events.
 use automation_core::topic::engine::{Told, Wanted};
 
 use super::{subscriptions, wakes};

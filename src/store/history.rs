@@ -1,4 +1,4 @@
-//! Runs that ended.
+//! The history: runs that have ended.
 use automation_core::machine::JobItem;
 pub use automation_core::run_state::Ending;
 use pgrx::pg_sys;
@@ -50,7 +50,7 @@ pub struct EndedRun {
 }
 
 impl EndedRun {
-    /// Is it one row of a bulk step, and so a part of a run that is counted itself?
+    /// Is the run one row of a bulk step, and so a part of a run that is counted itself?
     pub fn is_part(&self) -> bool {
         self.item.is_some() && self.parent.is_some()
     }

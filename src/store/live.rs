@@ -1,4 +1,4 @@
-//! Runs that have suspended.
+//! Live runs: those that wait, are frozen, or are queued behind another run (table `run`).
 use automation_core::gate::mode::ActiveRun;
 use automation_core::run_state::Pause;
 use pgrx::pg_sys;
@@ -25,7 +25,7 @@ pub struct LiveRun {
     pub epoch: i32,
     pub trigger_no: i16,
     pub depth: i16,
-    /// Why it does not execute.
+    /// Why the run does not execute.
     pub pause: Pause,
     pub kind: Option<String>,
     pub entity_id: Option<String>,
@@ -41,7 +41,7 @@ pub struct LiveRun {
     pub steps: String,
     /// Name of the automation.
     pub automation: String,
-    /// It may go on.
+    /// The run may go on: its automation is active, or lets its runs finish while it is paused.
     pub active: bool,
 }
 

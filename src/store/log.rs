@@ -225,7 +225,7 @@ pub fn dead_letter(entry: &Entry<'_>, error: &str) {
     });
 }
 
-/// Something the engine gave up on.
+/// A dead letter: a run, an event or a message that the engine gave up on.
 pub struct Letter {
     pub owner: Option<pgrx::pg_sys::Oid>,
     pub run_id: Option<i64>,
@@ -247,7 +247,7 @@ pub fn letter(id: i64) -> Option<Letter> {
 
 const FORGET_LETTER: &str = "DELETE FROM automation_internal.dead_letter AS d WHERE d.id = $1";
 
-/// It is being tried again.
+/// Deletes a dead letter that is being tried again.
 pub fn forget_letter(id: i64) {
     as_engine(|| execute(FORGET_LETTER, &[id.into()]));
 }

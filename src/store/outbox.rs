@@ -1,4 +1,4 @@
-//! Messages on their way out of the database.
+//! The outbox: messages that wait to be delivered.
 use pgrx::pg_sys;
 
 use crate::pg::clock::Micros;

@@ -1,4 +1,4 @@
-//! Runs that were asked for but not routed yet.
+//! Runs by their number: asked for and not routed yet, under way, or failed.
 use pgrx::pg_sys;
 
 use crate::pg::engine_sql::{Arg, execute, query, query_one};

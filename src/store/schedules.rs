@@ -129,9 +129,9 @@ pub struct NewTick {
     pub status: &'static str,
     pub reason: Option<String>,
     pub run_id: Option<i64>,
-    /// It was missed and is made up for.
+    /// The tick was missed and is made up for.
     pub made_up: bool,
-    /// How many before it were missed.
+    /// How many ticks before this one were missed.
     pub missed: i32,
 }
 

@@ -86,7 +86,7 @@ const FORGET_PREVIOUS: &str = "
        SET previous = NULL, previous_until = NULL
      WHERE s.previous_until <= $1";
 
-/// Forgets those of roles that are gone, and values that were replaced long ago.
+/// Forgets the secrets of roles that are gone, and values that were replaced long ago.
 pub fn prune(now: Micros) {
     as_engine(|| {
         execute(FORGET, &[]);

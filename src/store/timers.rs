@@ -1,4 +1,4 @@
-//! Deadlines.
+//! Timers: the deadlines of waits, runs, holds and bulk jobs.
 use std::cell::Cell;
 use std::collections::HashSet;
 

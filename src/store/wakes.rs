@@ -61,7 +61,7 @@ pub struct Wake {
     pub waiter: Waiter,
     pub source: Source,
     pub kind: String,
-    /// None means any.
+    /// None: the wait is for any entity of the kind.
     pub entity_id: Option<String>,
 }
 

@@ -12,16 +12,17 @@ use crate::store::dispatches;
 const LOOK_AHEAD: i64 = 500;
 
 pub enum Pick {
-    /// There is none.
+    /// There is no dispatch left to try.
     Nothing,
-    /// All that are left are in other hands, or wait for those.
+    /// All dispatches that are left are locked by other executors, or wait for those that are.
     AllHeld,
-    /// This one; its row is locked.
+    /// The dispatch to try; its row is locked.
     Dispatch(i64),
 }
 
-/// Up to where the dispatches of an owner are to be tried one by one: not beyond `below`, where those begin that came
-/// later, and no more of them than can have been in hand at once.
+/// The upper bound of an owner's dispatches that are to be tried one by one: not beyond `below`, where dispatches
+/// begin that were queued later, and at most executors × batch_size of them, the most that can have been executing
+/// at once.
 pub fn end(owner: pg_sys::Oid, floor: i64, below: i64) -> i64 {
     let most = (gucs::executors() as i64 * gucs::batch_size()).max(1);
     dispatches::at_place(owner, floor, most).map_or(below, |id| id.min(below))

@@ -403,7 +403,7 @@ impl Conductor {
         }
     }
 
-    /// Has a slice of the runs that wait looked at once more.
+    /// The sweep: has a slice of the runs that wait looked at once more.
     fn sweep(&mut self, now: i64) {
         if let Some(swept) = janitor::sweep_slice(self.swept_to, now) {
             self.pool.work_for(&swept.owners, usize::MAX, now);

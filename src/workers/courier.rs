@@ -250,7 +250,7 @@ impl Courier {
         }
     }
 
-    /// So that one that cannot be stored holds up no other.
+    /// Records each outcome in a transaction of its own, so that one that cannot be stored holds up no other.
     fn record_one_by_one(&mut self, landed: Vec<Record>, now: i64) {
         for landed in landed {
             if in_transaction(|| record(&landed, now)).is_ok() {
@@ -306,16 +306,16 @@ impl Courier {
 struct Claimed {
     ready: Vec<(Message, String, Request)>,
     next: Next,
-    /// How many microseconds it took to look past those that have enough under way.
+    /// How many microseconds it took to look past receivers and automations that have enough under way.
     looked_past_for: Option<i64>,
 }
 
 /// When to look again.
 enum Next {
     At(i64),
-    /// When looking past those that have enough under way is allowed again.
+    /// When looking past receivers and automations that have enough under way is allowed again.
     Deep,
-    /// When something is put into the outbox.
+    /// When a message is put into the outbox.
     Empty,
 }
 
@@ -325,7 +325,7 @@ fn claim(share: &mut Share, surroundings: &Surroundings, now: i64, deep: bool) -
     let mut policies = Policies::default();
     let mut ready = Vec::new();
     let began = clock::now();
-    // Those that were full before are passed over by the first look already.
+    // Receivers and automations that were full before are passed over by the first look already.
     let mut looks = usize::from(!share.full_receivers().is_empty() || !share.full_automations().is_empty());
     let mut all_seen = false;
     while share.room() > 0 && !all_seen && (looks == 0 || deep) {

@@ -54,14 +54,14 @@ impl CourierKeeper {
             self.not_before = now + AGAIN;
         }
         if self.slot.out_of_workers.load(Ordering::Acquire) {
-            // One that only rests makes room for an executor.
+            // A courier that is idle makes room for an executor.
             self.slot.wake_courier();
         }
         let wanted = gucs::http() && (self.slot.outbox_filled.load(Ordering::Acquire) || !self.looked);
         if !wanted || self.handle.is_some() {
             return None;
         }
-        // One that an earlier conductor has started is on its way out.
+        // A courier that an earlier conductor has started is about to exit.
         if self.not_before > now || self.slot.courier_pid.load(Ordering::Acquire) != 0 {
             return Some(Duration::from_millis(20));
         }

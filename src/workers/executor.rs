@@ -89,15 +89,15 @@ pub extern "C-unwind" fn automation_executor_main(argument: pg_sys::Datum) {
 
 /// How to treat dispatches from before the server's start.
 enum Careful {
-    /// Try this one alone.
+    /// Try this dispatch alone.
     Alone(i64),
-    /// Run this one alone, because its automation is slow.
+    /// Run this dispatch alone, because its automation is slow.
     Slow(i64),
-    /// None is left.
+    /// No such dispatch is left.
     Free,
-    /// All that are left are in other hands: there may be work from this one on.
+    /// All such dispatches that are left are locked by other executors: there may be work from this id on.
     From(i64),
-    /// It could not be found out.
+    /// An error prevented the choice: wait and try again.
     Wait,
 }
 
@@ -126,11 +126,11 @@ fn rest(limit: std::time::Duration) {
     }
 }
 
-/// Executes the deferred triggers of the runs that a transaction has moved. They are user code like the steps: those of
-/// a run alone are shown, can be interrupted, and get as long as automation_engine.step_timeout says; those of several
-/// runs that can be repeated one by one get a short time, after which they are. The commit that follows is not shown:
-/// an interruption would end its wait for a synchronous standby, and the run would have been committed all the same.
-/// Returns the automation of a run alone whose triggers took longer than other runs can wait.
+/// Executes the deferred triggers of the runs that a transaction has moved. They are user code like the steps: the
+/// triggers of a run alone are shown, can be interrupted, and get as long as automation_engine.step_timeout says; those
+/// of several runs get a short time, after which the runs are repeated one by one, if they can be. The commit that
+/// follows is not shown: an interruption would end its wait for a synchronous standby, and the run would have been
+/// committed all the same. Returns the automation of a run alone whose triggers took longer than other runs can wait.
 fn finish_runs(turn: &Turn, can_be_parted: bool) -> Result<Option<i32>, PgError> {
     let began = std::time::Instant::now();
     let shown = turn.only_run.map(running::show_commit);
@@ -417,11 +417,11 @@ impl Executor {
     fn failed(&mut self, failure: &Failure, limit: i64) -> Option<bool> {
         let error = failure.error();
         if running::gave_way(error, nap) {
-            // A run of the batch is being cancelled. The others are none the worse for being run again.
+            // A run of the batch is being cancelled. The others were rolled back with it and can be run again.
             return Some(true);
         }
         if limit > 1 {
-            // One of them spoils the commit of all: find out which.
+            // One run of the batch makes the commit of all fail: find out which, in batches of one.
             self.limit = 1;
             return Some(true);
         }

@@ -143,7 +143,8 @@ impl Launcher {
                 handle.free();
             }
             if slot.state.load(Ordering::Acquire) == STATE_STARTING {
-                // It ended before it could say anything: the database refuses connections, or is going away.
+                // The conductor ended before it could report its state: the database refuses connections, or is going
+                // away.
                 let failures = slot.failures.fetch_add(1, Ordering::AcqRel).min(5);
                 slot.retry_at.store(now + (SECOND << failures), Ordering::Release);
                 slot.leave_conductor(STATE_UNKNOWN);

@@ -287,7 +287,7 @@ impl Pool {
                 self.waiting.insert(started.owner, clock::now() + REFUSED_WAIT);
                 continue;
             }
-            // It may have left work behind, unless it went because there was none for long.
+            // The executor may have left work behind, unless it exited because there was none for long.
             let now = clock::now();
             let quiet = self.last_work.get(&started.owner).is_none_or(|at| now - at > QUIET);
             if died || !quiet {
@@ -295,7 +295,7 @@ impl Pool {
             }
         }
         if died {
-            // Not faster than this, should the next one die as well.
+            // No sooner than this, should the next executor die as well.
             let soon = clock::now() + DIED_WAIT;
             self.waiting.values_mut().for_each(|at| *at = (*at).max(soon));
         }

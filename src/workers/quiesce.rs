@@ -14,7 +14,8 @@ use crate::pg::raw::unguarded;
 use crate::signal::shmem::{DatabaseSlot, STATE_ABSENT, STATE_UNKNOWN, shared};
 use crate::store::kinds;
 
-/// Most milliseconds to wait for workers to leave; then the command goes on and reports the workers that are left.
+/// Most milliseconds to wait for workers to leave; then the command goes on, and Postgres reports any worker that is
+/// still in its way.
 const PATIENCE_MS: i64 = 10_000;
 
 static mut PREVIOUS: pg_sys::ProcessUtility_hook_type = None;
@@ -76,7 +77,7 @@ unsafe extern "C-unwind" fn process_utility(
     }
 }
 
-/// Is it a statement that `database_needed` looks into? All others go straight to Postgres.
+/// Is this a kind of statement that `database_needed` looks into? All others go straight to Postgres.
 fn may_need_quiet(tag: pg_sys::NodeTag) -> bool {
     matches!(
         tag,

@@ -1,5 +1,5 @@
-//! From a name to addresses. The system's resolver knows no deadline, so it runs in a thread of its own, which is left
-//! behind if it is late; of those there can be only so many.
+//! Resolves a name to addresses. The system's resolver knows no deadline, so it runs in a thread of its own, which is
+//! left behind if it is late; the number of such threads is limited.
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;

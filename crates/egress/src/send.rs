@@ -51,7 +51,7 @@ pub enum Outcome {
         body: Vec<u8>,
     },
     Refused(Blocked),
-    /// It failed before the receiver can have read any of it.
+    /// The attempt failed before the receiver can have read any of the request.
     NotSent(String),
     /// The receiver may have got it.
     Unknown(String),

@@ -17,7 +17,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// How many more may set out.
+    /// How many more requests may begin.
     pub fn room(&self) -> usize {
         MOST - self.total
     }
@@ -26,7 +26,7 @@ impl Share {
         self.total
     }
 
-    /// Sets out, if there is room for this one.
+    /// Counts a request as under way, if there is room for it.
     pub fn take(&mut self, receiver: &str, automation: i64) -> bool {
         if self.total >= MOST || self.is_full(receiver) || self.has_its_share(automation) {
             return false;
@@ -47,7 +47,8 @@ impl Share {
         self.receivers.get(receiver).is_some_and(|count| *count >= MOST_PER_RECEIVER)
     }
 
-    /// One share more than there are automations at it, so that one that comes anew finds room at once.
+    /// Has the automation its share? Room is divided into one share more than there are automations that send, so that
+    /// a new automation finds room at once.
     fn has_its_share(&self, automation: i64) -> bool {
         let has = self.automations.get(&automation).copied().unwrap_or(0);
         let others = self.automations.len() - usize::from(has > 0);

@@ -1,4 +1,4 @@
-//! Whose certificates are believed: the operating system's trust anchors, and those of a file that the administrator
+//! The trust anchors for receivers' certificates: the operating system's, and those of a file that the administrator
 //! names.
 use std::fmt;
 use std::sync::Arc;

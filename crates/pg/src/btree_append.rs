@@ -1,4 +1,4 @@
-//! Many rising entries at the right end of a btree, at once.
+//! Appends many rising entries at the right end of a btree at once.
 //!
 //! Ids only rise, so the entries of a group of rows nearly always belong behind the last one of the index. Postgres
 //! enters them one by one, each with a way down the tree, a lock, a search in the page and a WAL record of its own.

@@ -20,9 +20,9 @@ pub const MAX_IMAGE_BYTES: usize = 128 << 20;
 /// Why a value is not written. The part that was written until then is incomplete and must be taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftOut {
-    /// It has more than `MAX_LEVELS` lists and objects inside each other.
+    /// The value has more than `MAX_LEVELS` lists and objects inside each other.
     TooDeep,
-    /// It does not fit into `MAX_IMAGE_BYTES`.
+    /// The value does not fit into `MAX_IMAGE_BYTES`.
     TooLarge,
 }
 
@@ -207,10 +207,10 @@ unsafe fn with_cstring(datum: pg_sys::Datum, work: impl FnOnce(&[u8])) {
     }
 }
 
-/// Hands the bytes of a varlena over, behind its header.
+/// Calls `work` with the bytes of a varlena behind its header.
 ///
 /// # Safety
-/// It must be a varlena datum, not null.
+/// `value` must be a varlena datum, not null.
 pub unsafe fn with_varlena(value: pg_sys::Datum, work: impl FnOnce(&[u8])) {
     // SAFETY: a varlena datum; a detoasted copy is freed again.
     unsafe {
@@ -227,7 +227,7 @@ pub unsafe fn with_varlena(value: pg_sys::Datum, work: impl FnOnce(&[u8])) {
 /// Does the varlena hold its bytes as they are, neither compressed nor stored elsewhere?
 ///
 /// # Safety
-/// It must be a varlena.
+/// `value` must be a varlena.
 pub unsafe fn is_plain(value: *const pg_sys::varlena) -> bool {
     // SAFETY: as demanded of the caller.
     unsafe { pgrx::varatt_is_4b_u(value) || (pgrx::varatt_is_1b(value) && !pgrx::varatt_is_1b_e(value)) }

@@ -105,8 +105,8 @@ pub unsafe fn write_row(around: usize, value: pg_sys::Datum, out: &mut Vec<u8>) 
     if around + 1 > MAX_LEVELS {
         return Err(LeftOut::TooDeep);
     }
-    // SAFETY: a detoasted row says itself of which type it is. Its descriptor is counted and let go of again; after an
-    // error that unwinds, the end of the (sub)transaction does that.
+    // SAFETY: a detoasted row says itself of which type it is. Its descriptor is reference-counted and released again;
+    // after an error that unwinds, the end of the (sub)transaction does that.
     unsafe {
         let header: pg_sys::HeapTupleHeader = pg_sys::pg_detoast_datum(value.cast_mut_ptr()).cast();
         let datum = &(*header).t_choice.t_datum;

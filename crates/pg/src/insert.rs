@@ -25,7 +25,7 @@ pub fn every_row(_tuple: pg_sys::HeapTuple) -> bool {
     true
 }
 
-/// For rows that are in none of them.
+/// For rows that are in none of the table's partial indexes.
 pub fn no_row(_tuple: pg_sys::HeapTuple) -> bool {
     false
 }
@@ -115,7 +115,7 @@ unsafe fn insert_into_indexes(
     // SAFETY: see `insert_tuples`.
     unsafe {
         for index in indexes.iter() {
-            // One that none of the rows is in need not even be locked.
+            // A partial index that none of the rows is in need not even be locked.
             if index.partial && !tuples.iter().any(|tuple| in_partial(*tuple)) {
                 continue;
             }

@@ -56,7 +56,7 @@ pub fn register_static(process: &Process<'_>) {
 pub struct Handle(*mut pg_sys::BackgroundWorkerHandle);
 
 impl Handle {
-    /// Has it ended (or never come up)?
+    /// Has the process ended (or never come up)?
     pub fn has_ended(self) -> bool {
         let mut pid = 0;
         // SAFETY: a handle from RegisterDynamicBackgroundWorker, kept until `free`.

@@ -77,7 +77,7 @@ impl Drop for ErrorContexts {
 /// Puts the callback on the stack.
 ///
 /// # Safety
-/// It must be taken off before the transaction ends.
+/// The entry must be taken off the stack before the transaction ends.
 unsafe fn push(texts: Texts<'_>) {
     // SAFETY: everything the callback reads is in the memory of the transaction, or of the process if there is none:
     // both outlive the report.

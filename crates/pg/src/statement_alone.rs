@@ -1,4 +1,4 @@
-//! Is the statement under way all there is of its transaction?
+//! Tells whether the statement under way is the only one of its transaction, so that the transaction ends with it.
 #![allow(unsafe_code)]
 use pgrx::pg_sys;
 

@@ -1,4 +1,4 @@
-//! One unit of work that fails alone.
+//! Subtransactions: a unit of work whose failure leaves the transaction around it intact.
 use std::sync::OnceLock;
 
 use pgrx::pg_sys;

@@ -225,8 +225,8 @@ fn strike(cluster: &Cluster, random: &mut Random) -> &'static str {
     name
 }
 
-/// A run that was alone in hand when its executor was killed is under suspicion: if that happens to it again, the
-/// engine rightly gives it up. So those get their second chance before the next kill.
+/// A run that was executing alone when its executor was killed is under suspicion: if that happens to it again,
+/// the engine rightly gives it up. So such runs get their second chance before the next kill.
 #[track_caller]
 fn let_suspects_pass(db: &Database<'_>) {
     let suspects = db.column("SELECT id FROM automation_internal.dispatch WHERE attempt > 0");

@@ -178,7 +178,7 @@ fn a_tenant_does_not_wait_for_anothers_backlog() {
     let before = db.number(
         "SELECT count(*) FROM effect WHERE who = 'big' AND n < (SELECT max(n) FROM effect WHERE who = 'small')",
     );
-    // Two executors have batches of a hundred in hand each.
+    // Two executors have claimed batches of a hundred each.
     assert!(before <= 1500, "{before} of the big tenant's were served before the last of the small one's");
     assert_eq!(db.number("SELECT count(*) FROM effect"), 51000);
 }

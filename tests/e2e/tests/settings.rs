@@ -1,4 +1,4 @@
-//! The README's table of settings is the server's.
+//! The table of settings in the README agrees with the settings of the server.
 
 use std::fs;
 use std::path::Path;

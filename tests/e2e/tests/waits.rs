@@ -71,7 +71,7 @@ fn runs_wait_through_restarts_and_nothing_is_done_meanwhile() {
     db.wait_until_all_wait(next);
     cluster.restart();
     db.wait_until_all_wait(next);
-    // Those that try again do so every three seconds, which is something.
+    // Runs whose step is tried again are active every three seconds, so they are let go on first.
     db.execute("UPDATE lamp SET lit = true FROM asked WHERE asked.id = lamp.id AND asked.kind = 'retry'");
     db.wait_until("no run tries again", "SELECT NOT EXISTS (SELECT FROM automation.waiting WHERE kind = 'sql')");
     db.disconnect();
@@ -97,7 +97,7 @@ fn a_timer_is_never_early_and_waits_for_no_later_one() {
     );
     db.execute("INSERT INTO alarm VALUES (0, clock_timestamp() + interval '1 hour')");
     db.wait_until("the conductor knows of a timer", "SELECT EXISTS (SELECT FROM automation.waiting)");
-    // In falling order, so that each is earlier than those that the conductor knows of.
+    // In falling order, so that each alarm is earlier than those that the conductor knows of.
     for n in (1..=20).rev() {
         db.execute(&format!("INSERT INTO alarm VALUES ({n}, clock_timestamp() + {n} * interval '150 milliseconds' + interval '1 second')"));
     }

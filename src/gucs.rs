@@ -248,7 +248,8 @@ pub fn init() {
     }
     init_quotas(flags);
     init_http(flags);
-    // A superuser can set it for a database or a session too, so that a fault can be narrowed down to one of them.
+    // A superuser can set fast_append for a database or a session too, so that a fault can be narrowed down to one of
+    // them.
     GucRegistry::define_bool_guc(
         c"automation_engine.fast_append",
         c"Appends rows to the engine's tables by the engine's own, faster way.",

@@ -167,7 +167,8 @@ const FORGET_SLICE: i64 = 10_000;
 const SLICE: i64 = 1000;
 const OLD: i64 = 5 * 60 * 1_000_000;
 
-/// Has the next slice of old waits looked at once more. None if there is too much to do already, or it failed.
+/// Has the next slice of old waits looked at once more. None if too many dispatches are queued already, or the look
+/// failed.
 pub fn sweep_slice(after: i64, now: i64) -> Option<Swept> {
     let mut swept = None;
     chore("sweep", || {
@@ -259,7 +260,7 @@ const KNOWN: [&str; 30] = [
 
 /// How often in a row a chore may find a table locked until that is a failure.
 const MOST_PUT_OFF: u32 = 10;
-/// A chore that goes on failing is told of again after so many times: once an hour, as a rule.
+/// A chore that goes on failing is reported again after so many failures: once an hour, as a rule.
 const REMIND_AFTER: u32 = 60;
 
 thread_local!(static FAILED: RefCell<HashMap<String, u32>> = RefCell::new(HashMap::new()));

@@ -25,7 +25,7 @@ pub fn seal(owner: pg_sys::Oid, name: &str, value: &[u8]) -> EngineResult<Vec<u8
     key.seal(nonce, &bound_to(owner, name), value).ok_or_else(|| EngineError::bug("a secret was not sealed"))
 }
 
-/// Opens it. Only the courier does, and the error tells nothing of the secret.
+/// Opens a sealed secret. Only the courier does, and the error tells nothing of the secret.
 pub fn open(owner: pg_sys::Oid, name: &str, sealed: &[u8]) -> EngineResult<Vec<u8>> {
     key()?.open(&bound_to(owner, name), sealed).ok_or_else(|| {
         EngineError::wrong_state(format!("secret \"{name}\" cannot be opened"))
@@ -57,7 +57,7 @@ fn key() -> EngineResult<Key> {
 /// The key, if no other user of the system can read its file.
 fn read_key(path: &str) -> Result<Key, String> {
     let file = File::open(path).map_err(|error| format!("{error}."))?;
-    // Of the file that is open, which cannot be exchanged for another one meanwhile.
+    // The metadata of the open file, which cannot be exchanged for another one meanwhile.
     let about = file.metadata().map_err(|error| format!("{error}."))?;
     if !about.is_file() {
         return Err("it is not a regular file.".to_owned());

@@ -38,7 +38,7 @@ fn dispatch(n: default!(i64, "1000")) -> Result<i64, ErrorReport> {
     Ok(dispatch_up_to(n, &mut HashSet::new()))
 }
 
-/// A run that drove the engine would find itself in the queue.
+/// Refuses a call from inside a run: a run that drove the engine would find itself in the queue.
 fn outside_of_runs(what: &str) -> EngineResult<()> {
     match provenance::run() {
         Some(run) => Err(EngineError::wrong_state(format!("{what}() cannot be called from a run"))
@@ -131,7 +131,8 @@ fn conductor_at_work() -> bool {
 /// How long drain() waits for the conductor to route the events committed before.
 const CONDUCTOR_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Waits until the conductor has routed all that is committed now. One that takes too long does so after drain().
+/// Waits until the conductor has routed all that is committed now. A conductor that takes too long routes the rest
+/// after drain().
 fn wait_for_conductor() {
     // A transaction with one snapshot for all its statements would not see the conductor's progress.
     let slot = shared().database(shmem::my_database()).filter(|_| !snapshot::is_fixed());

@@ -205,7 +205,7 @@ fn cancel_bulk(
     TableIterator::once(told(cancel(job)))
 }
 
-/// A job of a role whose rights the caller has, locked; others do not exist for them.
+/// A job of a role whose rights the caller has, locked; other jobs do not exist for the caller.
 fn own(id: i64) -> Result<Job, Refusal> {
     let user = identity::current_user();
     bulk::find(id).filter(|job| identity::has_role(user, job.owner)).ok_or(Refusal::NotFound)?;

@@ -267,7 +267,7 @@ pub fn pattern(host: &str) -> EngineResult<String> {
     })
 }
 
-/// Whose it is: the caller's, or that of a role the caller could become.
+/// The owner of a secret or endpoint: the caller, or a role that the caller could become.
 fn role_of(owner: Option<&str>) -> EngineResult<pg_sys::Oid> {
     let caller = identity::current_user();
     let Some(name) = owner else { return Ok(caller) };

@@ -48,8 +48,9 @@ unsafe fn writes(query: *mut pg_sys::QueryDesc) -> bool {
     unsafe { (*query).operation != pg_sys::CmdType::CMD_SELECT || (*(*query).plannedstmt).hasModifyingCTE }
 }
 
-/// A row that the statement has taken out of one partition and that has not arrived in another will not come any more.
-/// Told here, in the subtransaction that moved it: later, the rollback of another could take its event along.
+/// Records rows that the statement has taken out of one partition and that have not arrived in another as deleted:
+/// they will not arrive any more. Done here, in the subtransaction that moved them: later, the rollback of another
+/// could undo their events.
 #[pg_guard]
 unsafe extern "C-unwind" fn flush_moved(command: pg_sys::CommandId) {
     moved::flush_command(command);

@@ -118,7 +118,7 @@ fn write_label(column: &Column, opened: usize, out: &mut Vec<u8>) {
 }
 
 fn write_column(column: &Column, value: Option<pg_sys::Datum>, limit: usize, out: &mut Vec<u8>) -> Result<(), LeftOut> {
-    // The entity is known by its key, which is as long as it is.
+    // A key is never left out for its size: the entity is known by it.
     if !column.is_key && value.is_some_and(|value| is_larger_than(column, value, limit)) {
         return Err(LeftOut::TooLarge);
     }
@@ -129,7 +129,8 @@ fn write_column(column: &Column, value: Option<pg_sys::Datum>, limit: usize, out
 #[derive(Debug, PartialEq, Eq)]
 pub enum Written {
     Json(Vec<u8>),
-    /// It is not shown for its size or depth. A number made of its bytes tells whether another is the same.
+    /// The value is not shown because of its size or depth. A number made of its bytes tells whether another value is
+    /// the same.
     LeftOut(u64),
 }
 
@@ -206,7 +207,7 @@ fn fingerprint(column: &Column, value: pg_sys::Datum) -> u64 {
     fingerprint
 }
 
-/// Without reading a toasted value: its size stands in its pointer.
+/// Is the value larger than the limit? Told without reading a toasted value: its size stands in its pointer.
 fn is_larger_than(column: &Column, value: pg_sys::Datum, limit: usize) -> bool {
     // SAFETY: a varlena datum.
     column.length == -1

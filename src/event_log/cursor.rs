@@ -125,7 +125,7 @@ pub fn present() -> Option<Moment> {
     let mut snapshot = Snapshot::of_statement()?;
     let ceiling = ids::ceiling()?;
     drop(taken);
-    // A snapshot never lists the transaction that takes it; for the cursor ours is as open as any other.
+    // A snapshot never lists the transaction that takes it; for the cursor our own transaction is as open as any other.
     snapshot.add_in_progress(crate::pg::snapshot::own_transaction());
     Some(Moment { snapshot, floor, ceiling, at })
 }
@@ -237,8 +237,8 @@ pub fn events_between(
     read_between(log, above, up_to, limit as usize, |row| Some(judge(row)))
 }
 
-/// Each partition gives its first `limit`; more than one of them has any only around midnight. Rows of which `judge`
-/// says nothing do not count.
+/// Reads the first `limit` rows of each partition; more than one partition has such rows only around midnight. Rows
+/// for which `judge` returns None do not count.
 fn read_between(
     log: &mut LogScan,
     above: i64,

@@ -12,8 +12,8 @@ use crate::pg::raw::unguarded;
 
 /// A row that was formed but not inserted yet.
 struct Waiting {
-    /// The subtransaction that made it, or the one that has taken over from it: it must be inserted there and nowhere
-    /// deeper, so that they share their fate.
+    /// The subtransaction that made the row, or the one that has taken over from it: the row must be inserted there
+    /// and nowhere deeper, so that a rollback undoes both.
     made_by: pg_sys::SubTransactionId,
     /// The command that made the change: rows are inserted in the order of commands.
     command: pg_sys::CommandId,
@@ -190,8 +190,8 @@ unsafe fn field<T>(tuple: pg_sys::HeapTuple, at: usize) -> *mut T {
 }
 
 /// Draws the ids of events that are inserted as a group, and notes in the first how far the group reaches: the index on
-/// (xid, id) holds that one only. A single one of a transaction that is about to end need not be in it. Drawn as late
-/// as this so that ids rise with the commands that made the changes, and while the rows are still locked.
+/// (xid, id) holds that one only. A single event of a transaction that is about to end need not be in that index. Drawn
+/// as late as this so that ids rise with the commands that made the changes, and while the rows are still locked.
 fn draw_ids(rows: &[Waiting], ends: bool) {
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return };
     let stands_by = ends && rows.len() == 1 && ids::stand_by();

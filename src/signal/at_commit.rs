@@ -11,7 +11,7 @@ use pgrx::pg_sys;
 use super::shmem;
 use crate::pg::process::{self, my_database};
 
-/// A module that keeps something for a transaction and must know how the transaction ends. It is told of every
+/// A module that keeps rows for a transaction and must know how the transaction ends. It is told of every
 /// transaction in which one of the functions below was called.
 pub struct Listener {
     /// The transaction is about to commit or to be prepared; errors are allowed.
@@ -72,7 +72,7 @@ pub fn conductor_at_commit() {
     }
 }
 
-/// Tells the conductor, when this transaction commits, that something is due then.
+/// Tells the conductor, when this transaction commits, that a timer is due at `due_at`.
 pub fn timer_at_commit(due_at: i64) {
     if TIMER.get() == i64::MAX {
         register();
@@ -80,7 +80,7 @@ pub fn timer_at_commit(due_at: i64) {
     TIMER.set(TIMER.get().min(due_at));
 }
 
-/// Tells the conductor, when this transaction commits, that it has queued work for executors.
+/// Tells the conductor, when this transaction commits, that the transaction has queued dispatches for executors.
 pub fn work_at_commit(any: bool) {
     if any && !process::is_worker() && !QUEUED.replace(true) {
         register();

@@ -85,14 +85,14 @@ impl ExecutorSlot {
             started_at: self.started_at.load(Ordering::Acquire),
             is_new: !self.has_begun.load(Ordering::Acquire),
             busy_since: Some(self.busy_since.load(Ordering::Acquire)).filter(|since| *since != 0),
-            // Asked by a conductor that is gone, it has had its time to leave.
+            // An executor that was asked by a conductor that is gone has had its time to leave.
             asked_at: self.stop.load(Ordering::Acquire).then(|| self.asked_at.load(Ordering::Acquire)),
         }
     }
 
     /// Tells up to where the owner's queue is done, as long as claims_returned has a value.
     pub fn set_floor(&self, floor: i64, returned: u64) {
-        // Between the two stores it says less than it could, never more.
+        // Between the two stores a reader sees a floor that is too low, never one that is too high.
         self.floor.store(0, Ordering::Release);
         self.floor_while.store(returned, Ordering::Release);
         self.floor.store(floor, Ordering::Release);

@@ -25,7 +25,7 @@ use crate::pg::server_text;
 /// So many bytes of a step's name are kept, in words of eight.
 const NAME_WORDS: usize = 8;
 const NAME_BYTES: usize = NAME_WORDS * 8;
-/// How often a reader tries again that met the executor while it wrote.
+/// How often a reader that meets the executor while it writes tries again.
 const READS: usize = 1000;
 
 /// A run that an executor takes up.

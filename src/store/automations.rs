@@ -58,7 +58,7 @@ pub fn versions(ids: &[i32]) -> Vec<StoredVersion> {
     })
 }
 
-/// Differs whenever a definition has changed in this snapshot: count and sum of the changes.
+/// Differs whenever this snapshot sees another change of a definition: count and sum of the changes.
 pub fn fingerprint() -> (i64, i64) {
     let (mut rows, mut count, mut sum) = (0, 0, 0i64);
     each_row("definition_change", |row| {
@@ -80,7 +80,7 @@ pub fn notes_pile_up() -> bool {
     NOTES.get() >= MANY_NOTES
 }
 
-// The newest stay: transactions that are still open may have noted changes beside them, with ids like theirs.
+// The newest notes stay: transactions that are still open may have written notes with ids near theirs.
 const FOLD_NOTES: &str = "
     WITH gone AS (
         DELETE FROM automation_internal.definition_change AS c
@@ -282,8 +282,8 @@ const PAUSE_BY_SYSTEM: &str = "
      WHERE a.id = (SELECT s.id FROM automation_internal.automation AS s
                     WHERE s.id = $1 AND s.status = 'active' FOR UPDATE SKIP LOCKED)";
 
-/// Pauses an automation for its own good. False if it is not active, or another session is changing it: an executor
-/// must not wait for that session, which may wait for the executor's runs.
+/// Pauses an automation by a decision of the engine. False if it is not active, or another session is changing it:
+/// an executor must not wait for that session, which may wait for the executor's runs.
 pub fn pause_by_system(id: i32, details: &serde_json::Value) -> bool {
     let args = [id.into(), Arg::timestamp(clock::now()), Arg::jsonb(&details.to_string())];
     let paused = as_engine(|| execute(PAUSE_BY_SYSTEM, &args)) == 1;
@@ -381,8 +381,8 @@ const STAYS: &str = "
      WHERE a.id = $1
        FOR SHARE SKIP LOCKED";
 
-/// May its runs, of this tenant or of none, go on? Stays so until this transaction ends. None while another session is
-/// changing the automation.
+/// May the runs of the automation, of this tenant or of none, go on? Stays so until this transaction ends. None while
+/// another session is changing the automation.
 pub fn stays_as_it_is(automation: i32, tenant: Option<&str>) -> Option<bool> {
     let stays = as_engine(|| query_one(STAYS, &[automation.into()], |row| row.bool(1))).flatten()?;
     // With the automation's row locked, no pause comes or goes. A statement of its own sees all that was committed

@@ -322,7 +322,7 @@ const FORGIVE_ATTEMPT: &str = "
        SET attempt = CASE WHEN d.attempt > 0 THEN d.attempt - 1 ELSE 0 END
      WHERE d.owner = $1 AND d.id = $2";
 
-/// The last attempt ended because something else crashed.
+/// The last attempt ended by a crash that the dispatch did not cause: it is not counted.
 pub fn forgive_attempt(owner: pg_sys::Oid, id: i64) {
     as_engine(|| execute(FORGIVE_ATTEMPT, &[owner.into(), id.into()]));
 }

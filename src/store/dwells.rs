@@ -78,7 +78,7 @@ pub struct NewDwell<'a> {
     pub event: &'a Event,
 }
 
-/// Begins to hold. False if the automation is not active any more.
+/// Begins a hold. False if the automation is not active any more.
 pub fn insert(new: &NewDwell<'_>) -> bool {
     let args = [
         new.run_id.into(),
@@ -183,7 +183,7 @@ const COUNT_ALL: &str = "
     SELECT FROM automation_internal.dwell AS d
      WHERE d.ordering_key = $1 AND d.automation_id = $2 AND d.trigger_id = $3";
 
-/// Locks all that a trigger holds under an ordering key.
+/// Locks all holds of a trigger under an ordering key.
 pub fn lock_all(ordering_key: i64, automation: i32, trigger: &str) -> Held<Vec<Dwell>> {
     let args: [Arg; 3] = [ordering_key.into(), automation.into(), trigger.into()];
     as_engine(|| {
@@ -247,7 +247,7 @@ pub const QUEUED: &str = "
      WHERE q.reason = 'h'
        AND q.ordering_key = ANY ($1)";
 
-/// Under which of these ordering keys something may be about to be held.
+/// Those of these ordering keys under which a queued dispatch may begin a hold.
 pub fn queued(ordering_keys: &[i64]) -> HashSet<i64> {
     query(QUEUED, &[Arg::int8s(ordering_keys)], |row| row.int8(1)).into_iter().flatten().collect()
 }
@@ -269,7 +269,7 @@ pub const FIND: &str = "
        AND d.trigger_id = k.trigger_id
        AND d.key = k.key";
 
-/// Which of these are held, by their place in the list.
+/// Which of these holds exist, by their place in the list.
 pub fn find(places: &[Place]) -> HashSet<usize> {
     let automations: Vec<i64> = places.iter().map(|place| i64::from(place.automation_id)).collect();
     let triggers: Vec<&str> = places.iter().map(|place| place.trigger_id.as_str()).collect();
@@ -291,7 +291,7 @@ const HELD_KEYS: &str = "
      WHERE d.automation_id = $1
        AND d.trigger_id = $2";
 
-/// Every ordering key under which a trigger holds something, or may be about to.
+/// Every ordering key under which a trigger has a hold, or a queued dispatch may begin one.
 pub fn ordering_keys(automation: i32, trigger: &str) -> Vec<i64> {
     let mut keys = query(QUEUED_KEYS, &[automation.into()], |row| row.int8(1));
     keys.extend(query(HELD_KEYS, &[automation.into(), trigger.into()], |row| row.int8(1)));

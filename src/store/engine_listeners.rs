@@ -55,7 +55,7 @@ pub fn wanted() -> Wanted {
     if has_pages("wake_index") {
         let topics = Told::ALL.map(Told::topic);
         let waits = as_engine(|| query(WAITS, &[Arg::texts(&topics)], |row| row.text(1)));
-        // The list of patterns is longer to read than to know that there are none.
+        // Reading the list of patterns takes longer than finding that there are none.
         if waits.iter().flatten().any(|topic| topic == "#") {
             patterns.extend(wakes::patterns());
         }

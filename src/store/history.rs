@@ -43,9 +43,9 @@ pub struct EndedRun {
     pub mode_key: Option<String>,
     /// The waits that were still open, if the run had suspended. Not part of the row.
     pub live: Option<Vec<WaitNote>>,
-    /// Runs that it waited for and that no run waits for any more. Not part of the row.
+    /// Runs that this run waited for and that no run waits for any more. Not part of the row.
     pub abandoned: Vec<i64>,
-    /// The row of a bulk job that it was for. Not part of the row.
+    /// The row of a bulk job that the run was for. Not part of the row.
     pub item: Option<JobItem>,
 }
 
@@ -88,7 +88,7 @@ pub fn insert(ended_at: Micros, recorded_at: Micros, runs: &[EndedRun]) -> bool 
                 run.parent.map(pg_sys::Datum::from),
                 text(&run.output),
                 run.state.as_deref().map(kept_json),
-                // The partition was chosen by it; every row of the batch must fall into that.
+                // The partition was chosen by this time; every row of the batch must belong in that partition.
                 Some(pg_sys::Datum::from(recorded_at)),
             ]
         }),

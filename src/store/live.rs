@@ -41,7 +41,7 @@ pub struct LiveRun {
     pub steps: String,
     /// Name of the automation.
     pub automation: String,
-    /// The run may go on: its automation is active, or lets its runs finish while it is paused.
+    /// The run may go on: its automation is active or lets its runs finish, and is not paused for the run's tenant.
     pub active: bool,
 }
 

@@ -92,7 +92,8 @@ pub fn find(id: i64) -> Option<(pg_sys::Oid, String)> {
     as_engine(|| query_one(FIND, &[id.into()], |row| Some((row.oid(1)?, row.text(2)?)))).flatten()
 }
 
-// An endpoint that has moved meanwhile is the one that is meant: that may be why it is sent again.
+// A message that is sent again goes to the present address of its endpoint: a changed address may be why it is sent
+// again.
 macro_rules! queue {
     ($message:literal, $which:literal) => {
         concat!(

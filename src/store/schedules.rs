@@ -12,7 +12,7 @@ pub struct Schedule {
     pub automation_id: i32,
     pub trigger_id: String,
     pub timetable: String,
-    /// The last tick that was dealt with, or since when it runs.
+    /// The last tick that was dealt with, or since when the schedule runs.
     pub last_tick: Micros,
     pub next_tick: Option<Micros>,
     /// The run that a tick started last, and its event.

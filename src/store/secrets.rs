@@ -10,7 +10,7 @@ pub const ROTATION: i64 = 24 * 3600 * 1_000_000;
 
 /// A secret for the courier.
 pub struct Sealed {
-    /// The only host, or `*.suffix`, that it may be sent to.
+    /// The only host, or `*.suffix`, that the secret may be sent to.
     pub host: Option<String>,
     pub value: Vec<u8>,
     /// The value before, while receivers may still know it.

@@ -104,7 +104,7 @@ const FORGET_LOOK: &str = "
     DELETE FROM automation_internal.timer AS t
      WHERE t.run_id = $1 AND t.wait_no = $2 AND t.reason = 'l'";
 
-/// Another time has been found at which to look again.
+/// Removes a wait's timer of kind `Look`, because another time to look again has been found.
 pub fn forget_look(run: i64, wait_no: i32) {
     as_engine(|| execute(FORGET_LOOK, &[run.into(), wait_no.into()]));
 }

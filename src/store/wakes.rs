@@ -193,7 +193,7 @@ pub fn listeners_of_kind(kind: &str) -> Vec<pg_sys::Oid> {
     as_engine(|| query(OF_KIND, &[kind.into()], |row| row.oid(1))).into_iter().flatten().collect()
 }
 
-// From one pattern to the next along the index, however many wait for each.
+// Goes from one pattern to the next along the index, however many runs wait for each.
 const PATTERNS: &str = "
     WITH RECURSIVE p AS (
         (SELECT w.kind FROM automation_internal.wake_index AS w WHERE w.source = 'p' ORDER BY w.kind LIMIT 1)

@@ -330,7 +330,6 @@ impl Conductor {
     }
 
     fn after_look(&mut self, now: i64, wait: Duration) -> Next {
-        // Transactions of the conductor itself are not counted as news.
         let pool_wait = self.attend_workers(now);
         if !self.slot.plan_timer(self.next_timer) {
             return Next::Again;
@@ -454,8 +453,8 @@ impl Conductor {
 }
 
 /// How long to let events gather after a look that found so many: longer while many come between two looks, for a look
-/// costs as much as routing some dozens of them. At a low rate no run waits for that, and where no automation listens
-/// no run is delayed.
+/// costs as much as routing some dozens of them. At a low rate runs are not delayed by it, and where no automation
+/// listens there is no run to delay.
 fn next_nap(nap: i64, events: usize, dispatches: usize) -> i64 {
     let (least, most) = if dispatches == 0 { (5_000, 40_000) } else { (500, 4_000) };
     let nap = match events {

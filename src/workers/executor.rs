@@ -128,8 +128,8 @@ fn rest(limit: std::time::Duration) {
 
 /// Executes the deferred triggers of the runs that a transaction has moved. They are user code like the steps: the
 /// triggers of a run alone are shown, can be interrupted, and get as long as automation_engine.step_timeout says; those
-/// of several runs get a short time, after which the runs are repeated one by one, if they can be. The commit that
-/// follows is not shown: an interruption would end its wait for a synchronous standby, and the run would have been
+/// of several runs, if these can be repeated one by one, get a short time, after which they are repeated so. The commit
+/// that follows is not shown: an interruption would end its wait for a synchronous standby, and the run would have been
 /// committed all the same. Returns the automation of a run alone whose triggers took longer than other runs can wait.
 fn finish_runs(turn: &Turn, can_be_parted: bool) -> Result<Option<i32>, PgError> {
     let began = std::time::Instant::now();
@@ -221,7 +221,7 @@ impl Executor {
         let owner = claimer.owner;
         let mut slow = None;
         let outcome = in_transaction_until(
-            // A session outlives the rights that it was begun with, and its role.
+            // Asked in each turn: the owner may lose its rights, or be dropped, while the session goes on.
             || {
                 may_work(owner).then(|| {
                     if matches!(work, Work::Only(_)) {

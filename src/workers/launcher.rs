@@ -135,7 +135,8 @@ impl Launcher {
         self.left_out = left_out;
     }
 
-    /// Brings one database to where it should be. True if it must be looked at again soon.
+    /// Starts or frees the conductor of one database as its state demands. True if the database must be looked at again
+    /// soon.
     fn attend(&mut self, slot: &DatabaseSlot, now: i64) -> bool {
         let database = slot.database.load(Ordering::Acquire);
         if self.handles.get(&database).is_some_and(|handle| handle.has_ended()) {

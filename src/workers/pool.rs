@@ -37,8 +37,8 @@ struct Started {
 }
 
 impl Started {
-    /// It frees its slot itself, unless it never got that far; then the slot is still as we reserved it, and is freed
-    /// here. True in that case.
+    /// An executor frees its slot itself, unless it never came up; then the slot is still as we reserved it, and is
+    /// freed here. True in that case.
     fn free_if_never_up(&self, place: usize, database: pg_sys::Oid) -> bool {
         let slot = &shared().executors[place];
         let never_up = slot.registered_at.load(Ordering::Acquire) == self.at
@@ -93,7 +93,7 @@ impl Pool {
             let enough = dispatches <= gucs::batch_size() as usize;
             let mut idle = false;
             for slot in self.of(owner) {
-                // Also a busy one: it may be about to sleep, having looked before our commit.
+                // A busy executor is woken too: it may be about to sleep, having looked before our commit.
                 slot.wake();
                 idle |= slot.pid.load(Ordering::Acquire) != 0 && slot.busy_since.load(Ordering::Acquire) == 0;
                 if idle && enough {

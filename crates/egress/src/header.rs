@@ -25,7 +25,7 @@ pub enum HeaderError {
     /// The name is not a token.
     Name,
     Reserved,
-    /// The value has a character that would end the line, or none that HTTP knows.
+    /// The value has a character that would end the line, or one that HTTP does not know.
     Value,
 }
 

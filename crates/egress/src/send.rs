@@ -35,7 +35,7 @@ pub struct Request {
     pub mask: Mask,
 }
 
-/// How names are resolved and receivers believed.
+/// How names are resolved and the certificates of receivers are checked.
 #[derive(Clone)]
 pub struct Network {
     pub tls: Arc<ClientConfig>,

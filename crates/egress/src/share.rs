@@ -55,12 +55,12 @@ impl Share {
         has >= (MOST / (others + 2)).max(LEAST_PER_AUTOMATION)
     }
 
-    /// Receivers to which nothing more may set out now.
+    /// Receivers to which no further request may be sent now.
     pub fn full_receivers(&self) -> Vec<String> {
         self.receivers.keys().filter(|receiver| self.is_full(receiver)).cloned().collect()
     }
 
-    /// Automations for which nothing more may set out now.
+    /// Automations for which no further request may be sent now.
     pub fn full_automations(&self) -> Vec<i64> {
         self.automations.keys().copied().filter(|automation| self.has_its_share(*automation)).collect()
     }

@@ -203,7 +203,7 @@ pub fn kept_json(text: &str) -> pg_sys::Datum {
 }
 
 /// The value that was drawn last, by any session, from one of our sequences, 0 if none was. The current user must be
-/// allowed to ask. None if it is gone.
+/// allowed to read it. None if the sequence is gone.
 pub fn last_drawn(sequence: &str) -> Option<i64> {
     let oid = names::internal_relation(sequence)?;
     // SAFETY: a built-in function and the oid of a sequence.

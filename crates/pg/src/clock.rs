@@ -20,7 +20,7 @@ const DAY: i64 = 86_400_000_000;
 /// years included, is still a timestamp; a timer beyond that would make every look at the timers fail.
 pub const SETTABLE: std::ops::Range<Micros> = -63_082_281_600_000_000..252_455_616_000_000_000;
 
-/// The time of the wall clock now, not of the transaction's begin.
+/// The time of the wall clock now, not at the transaction's begin.
 pub fn now() -> Micros {
     // SAFETY: reads the system clock, nothing else.
     let now = unsafe { unguarded::GetCurrentTimestamp() };
@@ -52,7 +52,7 @@ pub fn engine_now() -> Micros {
     set_clock().unwrap_or_else(now)
 }
 
-/// When something that was recorded at `at` has happened, for a session that has a clock of its own: now.
+/// The time of an event or change recorded at `at`; for a session that has set a clock of its own: that clock's time.
 pub fn as_seen(at: Micros) -> Micros {
     set_clock().unwrap_or(at)
 }

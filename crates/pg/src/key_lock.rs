@@ -25,7 +25,7 @@ pub enum Sort {
     Slot = 0xae06,
     /// A run that was ordered by hand and is being cancelled before it is queued.
     Run = 0xae07,
-    /// The places of a queue, while they are given away.
+    /// The places of a queue, while dispatches are given theirs.
     Places = 0xae08,
     /// The count of a role's subscriptions. Only sessions that subscribe take it.
     Subscriptions = 0xae09,

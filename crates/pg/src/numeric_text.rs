@@ -1,7 +1,7 @@
 //! Numbers of the usual size as text, straight from how Postgres stores them.
 //!
-//! A row that is captured has an amount more often than not, and numeric_out makes a copy of its digits, a string and a
-//! call of it. Numerics that are large, not a number or infinite have a header of another kind and are left to
+//! A row that is captured has an amount more often than not, and for each numeric_out costs a call, a copy of the
+//! digits and a string. Numerics that are large, not a number or infinite have a header of another kind and are left to
 //! numeric_out.
 
 const KIND: u16 = 0xc000;

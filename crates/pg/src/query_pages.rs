@@ -21,7 +21,7 @@ const PAGE: std::ffi::c_long = 1000;
 #[derive(Clone, Debug)]
 pub struct Column {
     pub name: String,
-    /// The table's column that it shows, if it shows one: table and name.
+    /// The column of a table that this column of the result shows, if it shows one: table and name.
     pub origin: Option<(pg_sys::Oid, String)>,
 }
 

@@ -57,7 +57,7 @@ fn needs_conversion(texts: Texts<'_>) -> bool {
     !server_text::is_utf8() && texts.into_iter().flatten().any(|text| !text.is_ascii())
 }
 
-/// Restores the stack of error contexts when dropped, on whichever way.
+/// Restores the stack of error contexts when dropped, also when an error unwinds.
 pub struct ErrorContexts(*mut pg_sys::ErrorContextCallback);
 
 impl ErrorContexts {

@@ -34,7 +34,7 @@ impl Drop for StatementSnapshot {
     }
 }
 
-/// Has a table ever had rows since it was last emptied? Never no by mistake.
+/// Has the table had rows since it was last emptied? Never false if it has.
 pub fn has_pages(table: &str) -> bool {
     let Some(relation) = names::internal_relation(table) else { return false };
     // SAFETY: a table of ours, opened as a SELECT would.

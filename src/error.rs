@@ -1,4 +1,4 @@
-//! What can go wrong for a user, as Postgres reports it. The only file that names a SQLSTATE.
+//! The errors that a user can get, as Postgres reports them. The only file that names a SQLSTATE.
 #![allow(unsafe_code)]
 use std::ffi::CString;
 
@@ -53,7 +53,7 @@ pub fn refused_setting() -> i32 {
     PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE as i32
 }
 
-/// Tells the client of a call that has done what was asked and may need another one.
+/// Tells the client that a call succeeded and may need another call after it.
 pub fn notice(message: String, hint: String) {
     let report = ErrorReport::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, message.clone(), "").set_hint(&hint);
     let texts = Texts { message: &message, detail: None, hint: Some(&hint) };
@@ -178,7 +178,8 @@ impl EngineError {
         Self::new(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
     }
 
-    /// Something is in the way that will not be there the next time; a run's step is tried again because of it.
+    /// A state is in the way that will be gone the next time, such as a lock; a run's step with this error is tried
+    /// again.
     pub fn try_again(message: impl Into<String>) -> Self {
         Self::new(PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE, message)
     }
@@ -284,7 +285,7 @@ impl EngineError {
         &self.message
     }
 
-    /// The same as a step's error.
+    /// This error as the error of a step.
     pub fn to_pg(&self) -> PgError {
         let (sqlstate, message, hint, _) = self.parts();
         PgError { detail: self.detail.clone(), hint: hint.map(str::to_owned), ..PgError::new(&sqlstate, message) }
@@ -323,11 +324,12 @@ fn expression_code(kind: ExprErrorKind) -> PgSqlErrorCode {
     }
 }
 
-/// Does work whose arguments must not get into the server's log: an error of it is logged without the statement that was
-/// sent and without the context, in which a statement or its parameters may stand as well. The caller sees all of it.
+/// Does work whose arguments must not get into the server's log: an error of it is logged without the statement that
+/// was sent and without the context, in which a statement or its parameters may stand as well. The caller sees all of
+/// it.
 pub fn without_statement<T>(work: impl FnOnce() -> EngineResult<T>) -> EngineResult<T> {
-    // SAFETY: as for the caret: the callback lives as long as the transaction, longer than the report of its error. It is
-    // taken off again if there is none.
+    // SAFETY: as for the caret: the callback lives as long as the transaction, longer than the report of its error. It
+    // is taken off again if there is none.
     unsafe {
         let callback =
             pg_sys::MemoryContextAllocZero(pg_sys::TopTransactionContext, size_of::<pg_sys::ErrorContextCallback>())
@@ -352,7 +354,7 @@ unsafe extern "C-unwind" fn hide_statement(_argument: *mut std::ffi::c_void) {
     }
 }
 
-/// Turns our results into what a `#[pg_extern]` returns, keeping the caller's file and line.
+/// Turns our results into those that a `#[pg_extern]` returns, keeping the caller's file and line.
 pub trait OrReport<T> {
     #[track_caller]
     fn or_report(self) -> Result<T, ErrorReport>;
@@ -407,7 +409,7 @@ struct CaretArgument {
 }
 
 unsafe extern "C-unwind" fn add_caret(argument: *mut std::ffi::c_void) {
-    // SAFETY: `argument` is what install_caret put there; the functions only set fields of the current error.
+    // SAFETY: `argument` is the value that install_caret put there; the functions only set fields of the current error.
     unsafe {
         let argument = &*argument.cast::<CaretArgument>();
         pg_sys::internalerrquery(argument.query);

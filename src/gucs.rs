@@ -43,7 +43,7 @@ static SECRET_KEY_FILE: GucSetting<Option<CString>> = GucSetting::<Option<CStrin
 /// Which executions the usual limits of hot flow count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
 pub enum HotFlow {
-    /// Those that go back to the automation itself.
+    /// Executions that go back to the automation itself.
     #[name = c"loops"]
     Loops,
     #[name = c"all"]
@@ -197,7 +197,7 @@ pub fn init() {
         GucContext::Sighup,
         GucFlags::UNIT_MIN,
     );
-    // SAFETY: the hook reads the new value and says what is wrong with it, nothing else.
+    // SAFETY: the hook reads the new value and reports its fault, nothing else.
     unsafe {
         GucRegistry::define_string_guc_with_hooks(
             c"automation_engine.actor",
@@ -248,7 +248,8 @@ pub fn init() {
     }
     init_quotas(flags);
     init_http(flags);
-    // A superuser can set it for a database or a session too, so that a fault can be narrowed down to one of them.
+    // A superuser can set fast_append for a database or a session too, so that a fault can be narrowed down to one of
+    // them.
     GucRegistry::define_bool_guc(
         c"automation_engine.fast_append",
         c"Appends rows to the engine's tables by the engine's own, faster way.",
@@ -270,12 +271,12 @@ pub fn init() {
     unsafe { pgrx::pg_sys::MarkGUCPrefixReserved(c"automation_engine".as_ptr()) }
 }
 
-/// Prefix that a user's actor must not have, in upper or lower case: actors of the engine's own runs and schedules begin with
-/// it.
+/// Prefix that a user's actor must not have, in upper or lower case: actors of the engine's own runs and schedules
+/// begin with it.
 const RESERVED_ACTORS: &str = "system:";
 
-/// Refuses an actor that could be taken for the engine's. Postgres ignores a refused value of ALTER ROLE, ALTER DATABASE or the
-/// configuration file with a warning, so a log-in never fails because of it.
+/// Refuses an actor that could be taken for the engine's. Postgres ignores a refused value of ALTER ROLE, ALTER
+/// DATABASE or the configuration file with a warning, so a log-in never fails because of it.
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn check_actor(
     value: *mut *mut std::ffi::c_char,
@@ -303,7 +304,7 @@ fn is_reserved_actor(actor: &[u8]) -> bool {
     begin.is_some_and(|begin| begin.eq_ignore_ascii_case(RESERVED_ACTORS.as_bytes()))
 }
 
-/// What one role may take from the others.
+/// Limits to the resources that one role may take from the others.
 fn init_quotas(flags: GucFlags) {
     GucRegistry::define_int_guc(
         c"automation_engine.evaluation_timeout",
@@ -357,7 +358,7 @@ fn init_quotas(flags: GucFlags) {
     }
 }
 
-/// What goes out of the database.
+/// Settings of webhooks.
 fn init_http(flags: GucFlags) {
     GucRegistry::define_bool_guc(
         c"automation_engine.http",
@@ -523,7 +524,7 @@ pub fn max_runs_per_tenant() -> Option<u32> {
 pub fn max_runs_per_role() -> Option<u32> {
     limit(&MAX_RUNS_PER_ROLE)
 }
-/// None where 0 stands for no limit.
+/// The value of a limit; None where 0 stands for no limit.
 fn limit(setting: &GucSetting<i32>) -> Option<u32> {
     u32::try_from(setting.get()).ok().filter(|limit| *limit > 0)
 }

@@ -48,8 +48,8 @@ const NEWEST: &str = "
     SELECT GREATEST((SELECT e.occurred_at FROM automation_internal.event AS e ORDER BY e.id DESC LIMIT 1),
                     (SELECT h.recorded_at FROM automation_internal.run_history AS h ORDER BY h.id DESC LIMIT 1))";
 
-/// Does every chore that is due. Rows are dropped as too old only if the clock is `trusted`: rows that were dropped while the
-/// clock was years ahead for a moment would be lost.
+/// Does every chore that is due. Rows are dropped as too old only if the clock is `trusted`: rows that were dropped
+/// while the clock was years ahead for a moment would be lost.
 pub fn keep_house(trusted: bool) {
     let today = clock::day(clock::now());
     for (place, table) in partitions::TABLES.into_iter().enumerate() {
@@ -132,8 +132,8 @@ fn forget_old(today: i64) {
     });
 }
 
-/// Drops runs that their automation does not want to keep. There is no index that would find them, which every run would
-/// have to pay for, so the history is read from end to end.
+/// Drops runs that their automation does not want to keep. There is no index that would find them, which every run
+/// would have to pay for, so the history is read from end to end.
 fn drop_old_runs(now: i64) {
     for (automation, document) in automations::with_retention() {
         let Ok(program) = crate::definitions::versions::compile_stored(&document) else { continue };
@@ -146,7 +146,7 @@ fn drop_old_runs(now: i64) {
     }
 }
 
-/// Forgets at once whatever need not be kept any longer.
+/// Forgets at once all rows that need not be kept any longer.
 pub fn tidy() {
     gates::prune(clock::now());
     drop_old_runs(clock::now());
@@ -167,7 +167,8 @@ const FORGET_SLICE: i64 = 10_000;
 const SLICE: i64 = 1000;
 const OLD: i64 = 5 * 60 * 1_000_000;
 
-/// Has the next slice of old waits looked at once more. None if there is too much to do already, or it failed.
+/// Has the next slice of old waits looked at once more. None if too many dispatches are queued already, or the look
+/// failed.
 pub fn sweep_slice(after: i64, now: i64) -> Option<Swept> {
     let mut swept = None;
     chore("sweep", || {
@@ -203,7 +204,7 @@ pub fn retire_dropped_owners() {
     waiting.sort_unstable();
     waiting.dedup();
     bulk::retire_dropped(clock::engine_now());
-    // What an executor has in hand comes next time.
+    // A run that an executor has locked is ended at the next call.
     for run in live::lock(&waiting) {
         crate::runs::cancel::end_waiting(&run, "owner_dropped");
     }
@@ -259,7 +260,7 @@ const KNOWN: [&str; 30] = [
 
 /// How often in a row a chore may find a table locked until that is a failure.
 const MOST_PUT_OFF: u32 = 10;
-/// A chore that goes on failing is told of again after so many times: once an hour, as a rule.
+/// A chore that goes on failing is reported again after so many failures: once an hour, as a rule.
 const REMIND_AFTER: u32 = 60;
 
 thread_local!(static FAILED: RefCell<HashMap<String, u32>> = RefCell::new(HashMap::new()));
@@ -288,8 +289,8 @@ fn chore<R>(name: &str, work: impl FnOnce() -> R) {
         return;
     }
     note(name, true);
-    // A session that calls sweep() gets the warning at every failure; a worker writes it at the first one and then every
-    // REMIND_AFTER failures.
+    // A session that calls sweep() gets the warning at every failure; a worker writes it at the first one and then
+    // every REMIND_AFTER failures.
     let tell = !process::is_worker() || failures == 1 || error.sqlstate == "55P03" && failures == MOST_PUT_OFF;
     if tell || failures.is_multiple_of(REMIND_AFTER) {
         let detail = error.detail.map(|detail| format!(" ({detail})")).unwrap_or_default();
@@ -314,8 +315,8 @@ pub fn failing() -> Vec<&'static str> {
     KNOWN.iter().enumerate().filter(|(place, _)| bits & 1 << place != 0).map(|(_, name)| *name).collect()
 }
 
-/// Drops whole days that are past their retention; events only if every one of them has been routed. What a day without a
-/// partition left in the default one is deleted.
+/// Drops whole days that are past their retention; events only if every one of them has been routed. Rows of a day
+/// without a partition, which are in the default one, are deleted.
 fn drop_old(today: i64) {
     let mut routed_before = None;
     chore("routed events", || routed_before = Some(as_engine(cursor::oldest_unrouted_day).unwrap_or(today)));

@@ -1,8 +1,8 @@
 //! automation_engine: the Postgres shell around `automation_core`.
 //!
 //! `capture` writes events inside the user's transaction; `router` turns events into dispatches; `executor` runs them;
-//! `workers` are the processes that call router and executor in loops; `api` is what SQL can call; `store` is the SQL;
-//! `pg` is where Postgres' internals are touched.
+//! `workers` are the processes that call router and executor in loops; `api` has the functions that SQL can call;
+//! `store` is the SQL; `pg` is where Postgres' internals are touched.
 use automation_pg as pg;
 use pgrx::prelude::*;
 
@@ -61,7 +61,7 @@ pub extern "C-unwind" fn _PG_init() {
 #[path = "../pgrx-tests/mod.rs"]
 mod pg_tests;
 
-/// What `cargo pgrx test` asks for.
+/// The functions that `cargo pgrx test` asks for.
 #[cfg(test)]
 pub mod pg_test {
     pub fn setup(_options: Vec<&str>) {}

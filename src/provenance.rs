@@ -1,4 +1,5 @@
-//! What this process is doing at the moment: the run whose step it executes, if any. Capture stamps it on events.
+//! The provenance of events: the run whose step this process executes at the moment, if any. Capture stamps it on
+//! events.
 use std::cell::RefCell;
 
 use pgrx::pg_sys;
@@ -10,7 +11,7 @@ pub struct RunContext {
     pub automation: String,
     /// The role whose rights it has.
     pub owner: pg_sys::Oid,
-    /// Depth of the event that started the run; what the run writes is one deeper.
+    /// Depth of the event that started the run; events that the run makes are one deeper.
     pub depth: i16,
     /// The tenant it belongs to.
     pub tenant: Option<String>,
@@ -39,7 +40,7 @@ pub fn run() -> Option<i64> {
     CURRENT.with(|current| current.borrow().as_ref().map(|run| run.run_id))
 }
 
-/// The tenant of the run under way: what it publishes belongs to it as well.
+/// The tenant of the run under way: events that the run publishes belong to it as well.
 pub fn tenant() -> Option<String> {
     CURRENT.with(|current| current.borrow().as_ref().and_then(|run| run.tenant.clone()))
 }
@@ -49,7 +50,7 @@ pub fn automation() -> Option<String> {
     CURRENT.with(|current| current.borrow().as_ref().map(|run| run.automation.clone()))
 }
 
-/// Who or what writes now.
+/// The cause of an event: the run, its depth, and the actor and role that write.
 #[derive(Clone, Debug)]
 pub struct Cause {
     pub run: Option<i64>,

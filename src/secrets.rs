@@ -1,5 +1,5 @@
-//! Sealing secrets, and opening them again for the courier. The key stands in a file outside the database, so that neither
-//! a dump nor another role's row is of any use: owner and name are part of what is sealed.
+//! Sealing secrets, and opening them again for the courier. The key stands in a file outside the database, so that
+//! neither a dump nor another role's row is of any use: a sealed secret is bound to its owner and name.
 #![allow(unsafe_code)]
 use std::fs::File;
 use std::io::Read;
@@ -25,7 +25,7 @@ pub fn seal(owner: pg_sys::Oid, name: &str, value: &[u8]) -> EngineResult<Vec<u8
     key.seal(nonce, &bound_to(owner, name), value).ok_or_else(|| EngineError::bug("a secret was not sealed"))
 }
 
-/// Opens it. Only the courier does, and the error tells nothing of the secret.
+/// Opens a sealed secret. Only the courier does, and the error tells nothing of the secret.
 pub fn open(owner: pg_sys::Oid, name: &str, sealed: &[u8]) -> EngineResult<Vec<u8>> {
     key()?.open(&bound_to(owner, name), sealed).ok_or_else(|| {
         EngineError::wrong_state(format!("secret \"{name}\" cannot be opened"))
@@ -47,17 +47,17 @@ fn key() -> EngineResult<Key> {
     read_key(&path).map_err(|why| {
         let detail = match identity::is_superuser(identity::current_user()) {
             true => format!("File \"{path}\": {why}"),
-            // where it is, is nobody else's business
+            // Only a superuser is told where the file is.
             false => format!("The file of automation_engine.secret_key_file: {why}"),
         };
         EngineError::wrong_state("the key that seals secrets cannot be used").detail(detail).hint(SETUP)
     })
 }
 
-/// The key, if nobody else can read it.
+/// The key, if no other user of the system can read its file.
 fn read_key(path: &str) -> Result<Key, String> {
     let file = File::open(path).map_err(|error| format!("{error}."))?;
-    // Of the file that is open, which cannot be exchanged for another one meanwhile.
+    // The metadata of the open file, which cannot be exchanged for another one meanwhile.
     let about = file.metadata().map_err(|error| format!("{error}."))?;
     if !about.is_file() {
         return Err("it is not a regular file.".to_owned());

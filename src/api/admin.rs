@@ -21,7 +21,7 @@ use crate::signal::shmem::{self, DATABASES, DatabaseSlot, STATE_PRESENT, shared}
 use crate::store::{dispatches, health, owners, partitions};
 use crate::{gucs, janitor, provenance, workers};
 
-/// Routes up to n committed events, as the conductor does. 0 while somebody else is routing.
+/// Routes up to n committed events, as the conductor does. 0 while another session is routing.
 #[pg_extern]
 fn route(n: default!(i64, "1000")) -> Result<i64, ErrorReport> {
     check_count(n).or_report()?;
@@ -38,7 +38,7 @@ fn dispatch(n: default!(i64, "1000")) -> Result<i64, ErrorReport> {
     Ok(dispatch_up_to(n, &mut HashSet::new()))
 }
 
-/// A run that drove the engine would find itself in the queue.
+/// Refuses a call from inside a run: a run that drove the engine would find itself in the queue.
 fn outside_of_runs(what: &str) -> EngineResult<()> {
     match provenance::run() {
         Some(run) => Err(EngineError::wrong_state(format!("{what}() cannot be called from a run"))
@@ -54,8 +54,8 @@ fn check_count(n: i64) -> EngineResult<()> {
     Err(EngineError::invalid(format!("n must be between 1 and 1000000, not {n}")))
 }
 
-/// Runs what is queued for roles that the caller may act for. An owner that no executor could work for is passed over, and
-/// the caller is told once why: `told` has the owners of which that was said.
+/// Runs the dispatches of roles that the caller may act for. An owner that no executor could work for is passed over,
+/// and the caller is told once why: `told` has the owners for which the caller was told.
 fn dispatch_up_to(n: i64, told: &mut HashSet<pg_sys::Oid>) -> i64 {
     let mut runs = 0;
     for owner in dispatches::owners() {
@@ -71,7 +71,7 @@ fn dispatch_up_to(n: i64, told: &mut HashSet<pg_sys::Oid>) -> i64 {
                 break;
             }
             let turn = executor::turn(&mut claimer, Work::UpTo((n - runs).min(gucs::batch_size())));
-            // Not committed yet, but gone for this transaction.
+            // The dispatches are not committed as done yet, but are gone for this transaction.
             claimer.committed();
             runs += turn.runs as i64;
             let armed = std::mem::take(&mut claimer.armed);
@@ -86,9 +86,10 @@ fn dispatch_up_to(n: i64, told: &mut HashSet<pg_sys::Oid>) -> i64 {
     runs
 }
 
-/// Routes and runs until nothing is left, including events of this still open transaction. Returns the number of runs. While a
-/// conductor is at work, drain() leaves the committed events of other transactions to the conductor: drain() would hold the
-/// lock on the router's cursor until this transaction ends, and no other session could route events until then.
+/// Routes and runs until nothing is left, including events of this still open transaction. Returns the number of runs.
+/// While a conductor is at work, drain() leaves the committed events of other transactions to the conductor: drain()
+/// would hold the lock on the router's cursor until this transaction ends, and no other session could route events
+/// until then.
 #[pg_extern]
 fn drain() -> Result<i64, ErrorReport> {
     outside_of_runs("drain").or_report()?;
@@ -116,7 +117,7 @@ fn drain() -> Result<i64, ErrorReport> {
     }
 }
 
-/// Does a conductor route what is committed?
+/// Does a conductor route the events that are committed?
 fn conductor_at_work() -> bool {
     let at_work = |slot: &DatabaseSlot| {
         slot.state.load(Ordering::Acquire) == STATE_PRESENT
@@ -127,12 +128,13 @@ fn conductor_at_work() -> bool {
         || gucs::enabled() && shared().database(shmem::my_database()).is_some_and(at_work)
 }
 
-/// How long drain() waits for the conductor to route what was committed before.
+/// How long drain() waits for the conductor to route the events committed before.
 const CONDUCTOR_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Waits until the conductor has routed all that is committed now. One that takes too long does so after drain().
+/// Waits until the conductor has routed all that is committed now. A conductor that takes too long routes the rest
+/// after drain().
 fn wait_for_conductor() {
-    // A transaction that sees only what was there when it began would not see what the conductor does.
+    // A transaction with one snapshot for all its statements would not see the conductor's progress.
     let slot = shared().database(shmem::my_database()).filter(|_| !snapshot::is_fixed());
     let (Some(slot), Some(now)) = (slot, identity::as_engine(crate::event_log::cursor::present)) else { return };
     let since = Instant::now();
@@ -142,15 +144,15 @@ fn wait_for_conductor() {
     }
 }
 
-/// Turns up to n timers that are due into work, as the conductor does. 0 while somebody else is routing.
+/// Turns up to n timers that are due into dispatches, as the conductor does. 0 while another session is routing.
 #[pg_extern]
 fn run_timers(n: default!(i64, "1000")) -> Result<i64, ErrorReport> {
     check_count(n).or_report()?;
     Ok(router::run_timers(n) as i64)
 }
 
-/// Does the housekeeping that the conductor does now and then, and has every run that waits looked at once more: a timer
-/// that was lost is set again, and a run that could go on does. Returns how many runs wait.
+/// Does the housekeeping that the conductor does now and then, and has every run that waits looked at once more: a
+/// timer that was lost is set again, and a run that could go on does. Returns how many runs wait.
 #[pg_extern]
 fn sweep() -> Result<i64, ErrorReport> {
     superuser_only("sweep").or_report()?;
@@ -355,7 +357,7 @@ fn running() -> Jsonb {
     Jsonb(serde_json::Value::Object(rows.collect()))
 }
 
-/// What the processes are doing; read by the view stat_workers.
+/// The state of each process; read by the view stat_workers.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn worker_list() -> TableIterator<
@@ -395,7 +397,8 @@ fn worker_list() -> TableIterator<
         ));
     }
     rows.extend(shared().database(shmem::my_database()).and_then(courier_row));
-    // For whom an executor works is told to roles that may act for that owner, and to those that watch the server.
+    // The owner that an executor works for is shown to roles that may act for that owner, and to those that may see all
+    // statistics.
     let (user, sees_all) = (identity::current_user(), identity::sees_all_statistics());
     for slot in shared().executors_of(shmem::my_database()) {
         let get = |counter: &std::sync::atomic::AtomicI64| Some(counter.load(Ordering::Acquire));

@@ -23,7 +23,7 @@ fn row(defined: Defined) -> (Text, i32, Text, Vec<Text>) {
     (defined.name.into(), defined.version, defined.status.into(), notices)
 }
 
-/// Saves an automation from its document; what automation.define() calls.
+/// Saves an automation from its document; called by automation.define().
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn define_document(
@@ -100,7 +100,7 @@ fn validate(
         Err(findings) => (findings, Vec::new()),
     };
     let warnings = warnings.into_iter().map(|(message, hint)| {
-        // What a warning is about is not one place of the document.
+        // A warning is about no single place of the document.
         ("warning".into(), Text::default(), None, None, "01000".into(), message.into(), hint.map(Text))
     });
     let rows = findings.into_iter().map(|finding| {
@@ -216,7 +216,7 @@ fn resume(
     answer("resume", name, tenant, Status::Active)
 }
 
-/// Stops an automation from starting runs. What becomes of those under way is for its `on_pause` to say.
+/// Stops an automation from starting runs. Its `on_pause` decides about those under way.
 #[pg_extern]
 #[allow(clippy::type_complexity)]
 fn pause(
@@ -276,8 +276,8 @@ impl From<Refusal> for NotDone {
 }
 
 /// An automation of a role whose rights the caller has, locked until this transaction ends. Looked at before it is
-/// locked: a caller without the owner's rights must not hold the lock, nor wait for it. With `shared`, a tenant without an
-/// automation of that name means the automation without a tenant.
+/// locked: a caller without the owner's rights must not hold the lock, nor wait for it. With `shared`, a tenant without
+/// an automation of that name means the automation without a tenant.
 fn lock_visible(named: &Named<'_>, shared: bool) -> EngineResult<Option<Automation>> {
     let found = if shared { named.found_for_tenant()? } else { named.found()? };
     let Some(found) = found else { return Ok(None) };

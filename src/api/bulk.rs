@@ -97,7 +97,7 @@ fn begin(named: &Named<'_>, query: &str, rate: Option<f64>, approve: bool, kind:
     Ok(id)
 }
 
-/// Would the owner be able to run this query, and what does it give?
+/// Checks that the owner could run this query, and returns its columns.
 fn examine(owner: pg_sys::Oid, query: &str) -> Result<Vec<Column>, PgError> {
     identity::as_role(owner, || {
         in_subtransaction(|| {
@@ -111,7 +111,7 @@ fn examine(owner: pg_sys::Oid, query: &str) -> Result<Vec<Column>, PgError> {
     })
 }
 
-/// What the rows of a backfill stand for.
+/// How the rows of a backfill are read.
 #[derive(Default)]
 struct Rows {
     trigger_no: i16,
@@ -120,8 +120,8 @@ struct Rows {
     topic: Option<String>,
 }
 
-/// Rows of a kind that a trigger is about stand for its entities; else they are what an event carries that a trigger
-/// listens for; else they are payloads, as those of start_run().
+/// Rows of a kind that a trigger is about stand for its entities; else they are payloads of an event that a trigger
+/// listens for; else they are payloads as start_run() takes them.
 fn rows_of(name: &str, program: &Program, columns: &[Column], kind: Option<&str>) -> EngineResult<Rows> {
     let enabled = program.triggers.iter().enumerate().filter(|(_, trigger)| trigger.enabled);
     let of_entities = enabled.clone().filter_map(|(no, trigger)| {
@@ -192,8 +192,8 @@ fn approve_bulk(
     TableIterator::once(told(approve(job)))
 }
 
-/// Ends a job: its rows that are under way are cancelled, statements that execute are interrupted, and the others are not
-/// begun.
+/// Ends a job: its rows that are under way are cancelled, statements that execute are interrupted, and the others are
+/// not begun.
 #[pg_extern]
 #[allow(clippy::type_complexity)]
 fn cancel_bulk(
@@ -205,7 +205,7 @@ fn cancel_bulk(
     TableIterator::once(told(cancel(job)))
 }
 
-/// A job of a role whose rights the caller has, locked; others do not exist for them.
+/// A job of a role whose rights the caller has, locked; other jobs do not exist for the caller.
 fn own(id: i64) -> Result<Job, Refusal> {
     let user = identity::current_user();
     bulk::find(id).filter(|job| identity::has_role(user, job.owner)).ok_or(Refusal::NotFound)?;

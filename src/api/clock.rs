@@ -1,4 +1,4 @@
-//! A clock of one's own, to try out what takes time.
+//! A clock that a session sets for itself, to try out waits, timers and schedules without waiting for them.
 use std::ffi::CString;
 
 use pgrx::datum::{Interval, TimestampWithTimeZone};

@@ -1,4 +1,4 @@
-//! Sending a message once more.
+//! redeliver(): sends a message once more.
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 

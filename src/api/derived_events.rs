@@ -1,4 +1,4 @@
-//! Domain events from changes.
+//! Rules that derive events from changes: registered and dropped.
 use automation_core::check::{self, Names};
 use automation_core::definition::Problem;
 use automation_core::derive::Deriver;
@@ -111,8 +111,8 @@ fn watched(kind: &str) -> EngineResult<Kind> {
     })
 }
 
-/// A role that may have the changes of a table recorded may also say what they are called; those of a kind without a table,
-/// a role that may read it.
+/// A role that may have the changes of a table recorded may also name them; the changes of a kind without a table can
+/// be named by a role that may read the kind.
 fn check_rights(kind: &Kind) -> EngineResult<()> {
     let Some(relation) = kind.relation else { return hearing::check_kind(Right::Listen, kind) };
     attach::check_rights(relation, &names::relation_name(relation).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! Where messages may go: nowhere, until somebody who answers for it says so.
+//! Rules for the hosts and networks to which messages may go: none, until an administrator allows one.
 use pgrx::datum::Inet;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::ErrorReport;

@@ -1,4 +1,4 @@
-//! Entities and events.
+//! Functions for entities and events: watching tables, states of entities, emitting.
 use crate::capture::state::change_state;
 use crate::definitions::tenant_view::check_tenant;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -162,8 +162,8 @@ fn emit_event(topic: &str, payload: &Json, dedup_key: Option<&str>, tenant: Opti
         tenant: tenant.map(str::as_bytes),
         dedup_key,
         payload: Some(text.as_bytes()),
-        // The role whose rights emit() has been called with, as for any privilege: a function that runs with its owner's
-        // rights emits as its owner, and cannot emit as its caller.
+        // The role whose rights emit() has been called with, as for any privilege: a function that runs with its
+        // owner's rights emits as its owner, and cannot emit as its caller.
         role: Some(current_user()),
         ..Default::default()
     });

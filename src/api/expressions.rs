@@ -51,8 +51,8 @@ fn unknown_root(expr: &Expr, scope: &serde_json::Value) -> Option<ExprError> {
         .find(|error| scope.get(name(error)).is_none())
 }
 
-/// Which entities a condition reads: what a wait on it would be woken by. Created by hand, since a column of it has a
-/// name that is a keyword here.
+/// The entities that a condition reads, changes of which would wake a wait on it. Created by hand, since a column of
+/// it has a name that is a keyword here.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn extract_refs(

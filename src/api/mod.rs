@@ -1,4 +1,5 @@
-//! What SQL can call, one file per noun. Bodies parse arguments, call, and report; decisions are made elsewhere.
+//! The functions that SQL can call, one file per noun. Bodies parse arguments, call, and report; decisions are made
+//! elsewhere.
 pub mod admin;
 pub mod automations;
 pub mod bulk;

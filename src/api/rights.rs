@@ -1,4 +1,4 @@
-//! Who may do what: rights are given tier by tier, since PUBLIC gets nothing.
+//! Grants of the engine's functions and views to roles, tier by tier: PUBLIC gets nothing.
 use automation_core::definition::{On, StepKind};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -23,7 +23,7 @@ fn revoke_usage(role: Text) -> Result<(), ErrorReport> {
     change(role, None).or_report()
 }
 
-// Each tier has what the ones before it have.
+// Each tier includes the rights of the tiers before it.
 const VIEWER: &[&str] = &[
     "document",
     "timeline",

@@ -64,7 +64,7 @@ fn set_secret_from_file(
     keep().or_report()
 }
 
-/// What is in a file, without the line end that editors put there.
+/// The content of a file, without the line end that editors put there.
 fn read_secret(path: &str) -> EngineResult<String> {
     let unreadable = |why: String| EngineError::unreadable_file(path, why);
     if path.is_empty() || path.contains('\0') {
@@ -79,7 +79,7 @@ fn read_secret(path: &str) -> EngineResult<String> {
     let mut text = String::new();
     // The value and its line end, and one byte by which to know that it is too long.
     let read = file.take(MAX_SECRET as u64 + 3).read_to_string(&mut text);
-    // The error would say nothing of what is in the file.
+    // The error holds nothing of the file's content.
     read.map_err(|error| unreadable(format!("{error}.")))?;
     let value = text.strip_suffix('\n').unwrap_or(&text);
     Ok(value.strip_suffix('\r').unwrap_or(value).to_owned())
@@ -267,7 +267,7 @@ pub fn pattern(host: &str) -> EngineResult<String> {
     })
 }
 
-/// Whose it is: the caller's, or that of a role the caller could become.
+/// The owner of a secret or endpoint: the caller, or a role that the caller could become.
 fn role_of(owner: Option<&str>) -> EngineResult<pg_sys::Oid> {
     let caller = identity::current_user();
     let Some(name) = owner else { return Ok(caller) };

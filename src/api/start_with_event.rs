@@ -23,7 +23,8 @@ type Json = serde_json::Value;
 /// How long the same event is the same run (R001-41).
 const SAME_FOR: Micros = 10 * 60 * 1_000_000;
 
-/// What an event may have, as expressions and automation.events name it. Those after the dash follow from the others.
+/// The members that a given event may have, as expressions and automation.events name them. `FOLLOWING` are members
+/// that follow from these.
 const MEMBERS: [&str; 11] =
     ["topic", "kind", "id", "entity_id", "prev", "old", "next", "new", "payload", "actor", "tenant"];
 const FOLLOWING: [&str; 11] = [
@@ -66,7 +67,7 @@ fn start(named: &Named<'_>, given: &Json) -> EngineResult<i64> {
     })?;
     check_paused(&known, event.tenant.as_deref())?;
     let topic = format!("automation.invocation.{name}");
-    // What makes it the same event; not when it is said to have happened.
+    // Two events are the same if all their fields but the time are.
     let same = Event { occurred_at: 0, ..Event::clone(&event) }.to_json();
     let tenant = event.tenant.as_deref();
     let fingerprint = format!("{} {same}", known.id);

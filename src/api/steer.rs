@@ -1,4 +1,4 @@
-//! Steering runs that wait or have failed.
+//! Steering runs that wait or have failed: signals, retries, skipped steps, dead letters.
 use crate::event_log::events::append_move;
 use automation_core::order::{Order, Retry, Start};
 use automation_core::run_state::Pause;
@@ -25,8 +25,8 @@ use crate::store::runs::{self, FailedRun};
 use crate::store::signals::{self, NewSignal};
 use crate::store::{automations, live, log, outbox, retries};
 
-/// Sends a signal. A run that waits for it by this name, and by this key and of this tenant if both have one, takes it; until
-/// one does, it is kept. Each signal is taken by one run.
+/// Sends a signal. A run that waits for it by this name, and by this key and of this tenant if both have one, takes it;
+/// until one does, it is kept. Each signal is taken by one run.
 #[pg_extern]
 fn signal(
     name: Option<Text>,
@@ -64,8 +64,8 @@ fn send(name: &str, payload: &serde_json::Value, key: Option<&str>, tenant: Opti
     Ok(id)
 }
 
-/// Makes a run go on without the step it waits at, or takes up a failed run behind the step that failed. Returns the run
-/// that goes on.
+/// Makes a run go on without the step it waits at, or takes up a failed run behind the step that failed. Returns the
+/// run that goes on.
 #[pg_extern]
 fn skip_step(run_id: Option<i64>, step: default!(Option<Text>, "NULL")) -> Result<i64, ErrorReport> {
     let step = step.as_deref();
@@ -111,7 +111,7 @@ fn tenant_of(automation: i32) -> Option<String> {
 }
 
 /// Takes up a failed run again, on its own version: where it failed, or from a step. A run is repeated once: a second
-/// retry is refused, whatever became of the first, unless the first took no step. Returns the new run.
+/// retry is refused, however the first ended, unless the first took no step. Returns the new run.
 #[pg_extern]
 fn retry_run(id: Option<i64>, from_step: default!(Option<Text>, "NULL")) -> Result<i64, ErrorReport> {
     let from_step = from_step.as_deref();
@@ -255,7 +255,7 @@ fn on_its_topic(run: &FailedRun, event: Event) -> Rc<Event> {
     heard.unwrap_or(event)
 }
 
-/// Tries again what the engine gave up on. Returns the new run, or the new delivery.
+/// Tries a dead letter again: a run or a message that the engine gave up on. Returns the new run, or the new delivery.
 #[pg_extern]
 fn redrive(id: i64) -> Result<i64, ErrorReport> {
     redrive_letter(id).or_report()
@@ -266,7 +266,7 @@ fn redrive_letter(id: i64) -> EngineResult<i64> {
     let letter = log::letter(id)
         .filter(|letter| {
             let user = identity::current_user();
-            // What belongs to nobody is for superusers.
+            // A dead letter without an owner is for superusers.
             letter.owner.map_or_else(|| identity::is_superuser(user), |owner| identity::has_role(user, owner))
         })
         .ok_or_else(unknown)?;

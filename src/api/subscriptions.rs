@@ -1,4 +1,4 @@
-//! Telling sessions outside of events.
+//! Subscriptions: telling sessions of applications about events by NOTIFY.
 use automation_core::topic;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -12,8 +12,8 @@ use crate::store::{automations, subscriptions};
 /// The longest name of a channel that LISTEN takes.
 const MAX_CHANNEL: usize = 63;
 
-/// Has events whose topic matches a pattern told by NOTIFY on a channel: id, topic and ref (kind:id), nothing of what they
-/// hold. Only events that you may see. True if it is new.
+/// Has events whose topic matches a pattern told by NOTIFY on a channel: id, topic and ref (kind:id), nothing of their
+/// content. Only events that you may see. True if it is new.
 #[pg_extern]
 fn subscribe(pattern: Text, channel: Text) -> Result<bool, ErrorReport> {
     let pattern = &*pattern;

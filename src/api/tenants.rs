@@ -9,7 +9,8 @@ use crate::runs::pause::{announce, for_tenant, go_on, tell_paused_for};
 use crate::store::automations::Automation;
 use crate::store::{gates, tenant_pauses};
 
-/// Pauses or resumes the automation for a tenant. Returns the word by which the functions that change a status tell what was done.
+/// Pauses or resumes the automation for a tenant. Returns the word by which the functions that change a status report
+/// the change.
 pub fn transition(known: &Automation, tenant: &str, to: Status) -> EngineResult<&'static str> {
     if known.status != Status::Active.word() {
         return Err(EngineError::wrong_state(format!(
@@ -51,7 +52,8 @@ fn pause(known: &Automation, tenant: &str, user: &str) -> bool {
     true
 }
 
-/// Starts the automation again for a tenant, or for all tenants for which it is paused. True if it was paused for any of them.
+/// Starts the automation again for a tenant, or for all tenants for which it is paused. True if it was paused for any
+/// of them.
 pub fn resume(known: &Automation, tenant: Option<&str>) -> bool {
     let resumed = tenant_pauses::remove(known.id, tenant);
     for tenant in &resumed {

@@ -24,7 +24,7 @@ fn grant_topic(
     grant(role, prefix, right, of).or_report()
 }
 
-/// Takes back what grant_topic() gave.
+/// Takes back a right that grant_topic() gave.
 #[pg_extern]
 fn revoke_topic(
     role: Option<Text>,

@@ -1,4 +1,5 @@
-//! Owners whose work does not get on, as status() tells of them. Names are for roles that may learn them, counts for all.
+//! Owners whose work does not get on, as status() tells of them. Names are for roles that may learn them, counts for
+//! all.
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
@@ -88,8 +89,8 @@ fn other_owners(count: usize) -> String {
     format!("{count} other owner{}", if count == 1 { "" } else { "s" })
 }
 
-/// A list of owners with their counts: those that the current user may name, then how many others there are, and the sum
-/// of their counts.
+/// A list of owners with their counts: those that the current user may name, then how many others there are, and the
+/// sum of their counts.
 fn owners_of(
     counts: &BTreeMap<u32, usize>,
     one: impl Fn(&str, usize) -> String,

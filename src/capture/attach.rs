@@ -1,4 +1,4 @@
-//! Watching a table and letting go of it again.
+//! watch_table() and unwatch_table(): creates and drops the capture triggers of a table.
 #![allow(unsafe_code)]
 use automation_core::order::Order;
 use pgrx::pg_sys;
@@ -42,7 +42,7 @@ impl Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // SAFETY: closes what `new` opened.
+        // SAFETY: closes the relation that `new` opened.
         unsafe { pg_sys::relation_close(self.0, pg_sys::NoLock as i32) }
     }
 }
@@ -74,7 +74,8 @@ pub fn watch(request: Request) -> EngineResult<String> {
         check_steward(previous, request.relation, &table)?;
     }
     if previous.as_ref().is_none_or(|previous| previous.kind != watch.kind) {
-        // The kind of a table that was dropped may not be forgotten yet: it goes on with its own roles, and with them alone.
+        // The kind of a table that was dropped may not be forgotten yet: it goes on with its own roles, and with them
+        // alone.
         match naming::check(&watch.kind, Some(table_owner))? {
             Name::GoesOn => kinds::hand_on(&watch.kind, request.relation),
             Name::New => kinds::remove(&watch.kind),
@@ -110,13 +111,13 @@ pub fn watch(request: Request) -> EngineResult<String> {
     let told: serde_json::Value = serde_json::from_str(&argument).unwrap_or_default();
     log::audit("table.watched", "", &serde_json::json!({ "table": table, "watch": told, "was": was }));
     if previous.is_none() && wakes::is_awaited(&watch.kind) {
-        // Runs wait for entities of this kind since it was watched before, and may have missed what happened.
+        // Runs wait for entities of this kind since it was watched before, and may have missed changes.
         append_move(&Order::Look { kind: watch.kind.clone() });
     }
     Ok(watch.kind)
 }
 
-/// Removes capture from a table; what was recorded stays.
+/// Removes capture from a table; its recorded events stay.
 pub fn unwatch(relation: pg_sys::Oid) -> EngineResult<bool> {
     let table = names::relation_name(relation).unwrap_or_default();
     let Some(kind) = kinds::find_by_relation(relation) else {
@@ -131,8 +132,8 @@ pub fn unwatch(relation: pg_sys::Oid) -> EngineResult<bool> {
     Ok(true)
 }
 
-/// Is the current user the role that watched the table, or its owner, or has the privileges of one of them? Only such a role
-/// may change what is recorded of it: others rely on that.
+/// Is the current user the role that watched the table, or its owner, or has the privileges of one of them? Only such a
+/// role may change which columns are recorded: others rely on them.
 pub fn is_steward(kind: &Kind, relation: pg_sys::Oid) -> bool {
     let user = identity::current_user();
     // SAFETY: a catalog look-up.
@@ -234,7 +235,7 @@ fn check_kind(kind: &str, relation: pg_sys::Oid) -> EngineResult<()> {
             let (holder, hint) = match other.relation {
                 Some(oid) => match names::relation_name(oid) {
                     Some(table) => (format!("It is the kind of table {table}."), to_move(kind, oid, &table, relation)),
-                    // Its table was dropped: the name is free.
+                    // The kind's table was dropped: the name is free.
                     None => return Ok(()),
                 },
                 None => ("It is a kind whose state is kept by set_state().".to_owned(), None),
@@ -247,8 +248,8 @@ fn check_kind(kind: &str, relation: pg_sys::Oid) -> EngineResult<()> {
     }
 }
 
-/// How to give the kind of a table to the table that has taken over its name, as when a table is rebuilt and then exchanged by
-/// renaming. None if the table still has the name under which it was watched.
+/// How to give the kind of a table to the table that has taken over its name, as when a table is rebuilt and then
+/// exchanged by renaming. None if the table still has the name under which it was watched.
 fn to_move(kind: &str, holder: pg_sys::Oid, table: &str, wanted: pg_sys::Oid) -> Option<String> {
     let wanted = names::relation_name(wanted)?;
     (kinds::watched_as(holder)? == wanted).then(|| {

@@ -1,8 +1,9 @@
-//! When a statement ends, what it has captured goes into the log. Told by hooks rather than by a trigger for each
-//! statement: queueing and calling one costs a lone UPDATE more than inserting its event's index entry.
+//! Inserts the events that a statement has captured into the log when the statement ends. Called by hooks rather
+//! than by a trigger for each statement: queueing and calling one costs a lone UPDATE more than inserting its
+//! event's index entry.
 //!
-//! A process that loads the library in the middle of a statement hears of the end of the next one only; then what waits
-//! goes with that, or with the transaction's commit.
+//! A process that loads the library in the middle of a statement hears of the end of the next one only; then the
+//! waiting events are inserted with that, or at the transaction's commit.
 #![allow(unsafe_code)]
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -22,8 +23,9 @@ pub fn install_hook() {
     }
 }
 
-/// Runs the triggers of the statement, and then what follows from them. Every statement of every session passes here, so
-/// there is no guard around what Postgres does itself: an error of its own leaves nothing of ours behind.
+/// Runs the triggers of the statement, and then inserts the events that they captured. Every statement of every session
+/// passes here, so there is no guard around the work of Postgres itself: an error of its own leaves nothing of ours
+/// behind.
 unsafe extern "C-unwind" fn executor_finish(query: *mut pg_sys::QueryDesc) {
     // SAFETY: the argument is passed on as it came; no value with a destructor is alive meanwhile.
     unsafe {
@@ -40,14 +42,15 @@ unsafe extern "C-unwind" fn executor_finish(query: *mut pg_sys::QueryDesc) {
     }
 }
 
-/// Can the statement have moved rows? Others have no command of their own.
+/// Can the statement have moved rows? A statement that only reads has no command number of its own.
 unsafe fn writes(query: *mut pg_sys::QueryDesc) -> bool {
     // SAFETY: the statement that has just run, with its plan.
     unsafe { (*query).operation != pg_sys::CmdType::CMD_SELECT || (*(*query).plannedstmt).hasModifyingCTE }
 }
 
-/// A row that the statement has taken out of one partition and that has not arrived in another will not come any more.
-/// Told here, in the subtransaction that moved it: later, the rollback of another could take its event along.
+/// Records rows that the statement has taken out of one partition and that have not arrived in another as deleted:
+/// they will not arrive any more. Done here, in the subtransaction that moved them: later, the rollback of another
+/// could undo their events.
 #[pg_guard]
 unsafe extern "C-unwind" fn flush_moved(command: pg_sys::CommandId) {
     moved::flush_command(command);
@@ -65,8 +68,8 @@ pub fn after_copy() {
     }
 }
 
-/// How many triggers deep we are. A statement that a trigger runs leaves what it captures to the statement that fired the
-/// trigger.
+/// How many triggers deep we are. A statement that a trigger runs leaves its captured events to the statement that
+/// fired the trigger.
 fn trigger_depth() -> i32 {
     // SAFETY: a built-in function without arguments, which looks at nothing it is passed.
     unsafe { unguarded::pg_trigger_depth(std::ptr::null_mut()).value() as i32 }

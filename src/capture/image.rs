@@ -1,4 +1,4 @@
-//! Images of rows as JSON, and what differs between two of them.
+//! Images of rows as JSON, and the differences between two of them.
 #![allow(unsafe_code)]
 use automation_core::value::Value;
 use pgrx::pg_sys;
@@ -77,7 +77,7 @@ fn write_value(encoding: Encoding, value: Option<pg_sys::Datum>, out: &mut Vec<u
     }
 }
 
-/// May the column's value be shown to those who may read the event?
+/// May the column's value be shown to roles that may read the event?
 fn is_shown(plan: &Plan, column: &Column) -> bool {
     !plan.key_only || column.is_key
 }
@@ -118,7 +118,7 @@ fn write_label(column: &Column, opened: usize, out: &mut Vec<u8>) {
 }
 
 fn write_column(column: &Column, value: Option<pg_sys::Datum>, limit: usize, out: &mut Vec<u8>) -> Result<(), LeftOut> {
-    // The entity is known by its key, which is as long as it is.
+    // A key is never left out for its size: the entity is known by it.
     if !column.is_key && value.is_some_and(|value| is_larger_than(column, value, limit)) {
         return Err(LeftOut::TooLarge);
     }
@@ -129,7 +129,8 @@ fn write_column(column: &Column, value: Option<pg_sys::Datum>, limit: usize, out
 #[derive(Debug, PartialEq, Eq)]
 pub enum Written {
     Json(Vec<u8>),
-    /// It is not shown for its size or depth. A number made of its bytes tells whether another is the same.
+    /// The value is not shown because of its size or depth. A number made of its bytes tells whether another value is
+    /// the same.
     LeftOut(u64),
 }
 
@@ -174,8 +175,8 @@ pub fn join_columns(
     truncated
 }
 
-/// Names of the columns in which two rows differ, and their places in the second plan. The two may be of partitions that
-/// lay out their columns differently.
+/// Names of the columns in which two rows differ, and their places in the second plan. The two may be of partitions
+/// that lay out their columns differently.
 pub fn differing_columns(old: (&Plan, &[Written]), new: (&Plan, &[Written])) -> Vec<usize> {
     let before = |name: &str| old.0.columns.iter().position(|column| column.name == name).map(|i| &old.1[i]);
     let same = |column: &Column, written: &Written| match (before(&column.name), written) {
@@ -206,7 +207,7 @@ fn fingerprint(column: &Column, value: pg_sys::Datum) -> u64 {
     fingerprint
 }
 
-/// Without reading a toasted value: its size stands in its pointer.
+/// Is the value larger than the limit? Told without reading a toasted value: its size stands in its pointer.
 fn is_larger_than(column: &Column, value: pg_sys::Datum, limit: usize) -> bool {
     // SAFETY: a varlena datum.
     column.length == -1

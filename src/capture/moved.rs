@@ -1,8 +1,8 @@
-//! Rows that an UPDATE moves to another partition. They reach us as a DELETE there and an INSERT here. The DELETE's tuple
-//! says that it moved; the row is kept until the INSERT of the same key arrives, and both become one update.
+//! Rows that an UPDATE moves to another partition. They reach us as a DELETE there and an INSERT here. The DELETE's
+//! tuple says that it moved; the row is kept until the INSERT of the same key arrives, and both become one update.
 //!
-//! What is kept are finished bytes, made when the DELETE is captured, as the writer and in the writer's sandbox. The end of
-//! the transaction, which may be another role's, only inserts them.
+//! A kept row is finished bytes, made when the DELETE is captured, as the writer and in the writer's sandbox. The end
+//! of the transaction, which may be another role's, only inserts them.
 #![allow(unsafe_code)]
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,10 +16,10 @@ use crate::gucs;
 use crate::pg::raw::unguarded;
 use crate::provenance::{self, Cause};
 
-/// A row on its way.
+/// A row on its way to another partition.
 pub struct MovedRow {
     pub plan: Rc<Plan>,
-    /// Its values, in the order of the plan's columns.
+    /// The row's values, in the order of the plan's columns.
     pub columns: Vec<Written>,
     /// Transaction and command that moved it: those of its arrival.
     moved_by: (pg_sys::TransactionId, pg_sys::CommandId),
@@ -67,12 +67,12 @@ fn has_moved(tuple: pg_sys::HeapTuple) -> bool {
     }
 }
 
-/// Are rows on their way?
+/// Are rows on their way to another partition?
 pub fn any() -> bool {
     MOVED.with(|moved| moved.try_borrow().is_ok_and(|moved| !moved.is_empty()))
 }
 
-/// Takes the row out of those on their way whose arrival this tuple is.
+/// The row on its way whose arrival this tuple is; taken out of the list.
 pub fn take(plan: &Plan, tuple: pg_sys::HeapTuple, new: &Fields) -> Option<MovedRow> {
     if !any() {
         return None;
@@ -91,9 +91,9 @@ pub fn take(plan: &Plan, tuple: pg_sys::HeapTuple, new: &Fields) -> Option<Moved
     })
 }
 
-/// Rows that were on their way to another partition and never arrived (a trigger there refused them) are deletions. Called
-/// for the rows of a table as soon as something else of it is captured, so that the order stays right; for those of a
-/// command when it has ended; and for all when the transaction ends.
+/// Rows that were on their way to another partition and never arrived (a trigger there refused them) are deletions.
+/// Called for the rows of a table as soon as something else of it is captured, so that the order stays right; for those
+/// of a command when it has ended; and for all when the transaction ends.
 pub fn flush(wanted: impl Fn(&MovedRow) -> bool) {
     if !any() {
         return;
@@ -112,7 +112,7 @@ pub fn flush(wanted: impl Fn(&MovedRow) -> bool) {
     }
 }
 
-/// All its rows have arrived that will: those of a command that has ended.
+/// A command has ended: rows that it moved and that have not arrived never will.
 pub fn flush_command(command: pg_sys::CommandId) {
     flush(|row| row.moved_by.1 == command);
 }

@@ -9,16 +9,16 @@ use crate::error::{EngineError, EngineResult};
 use crate::pg::identity;
 use crate::store::{automations, kinds, wakes};
 
-/// What a name is to the role that wants it.
+/// The relation of a kind's name to the role that wants to use it.
 pub enum Name {
     /// It was used by the same role, or for a table of the same owner.
     GoesOn,
-    /// It was not.
+    /// It was not used before, or not by them.
     New,
 }
 
-/// Refuses a name that automations or waits of other roles listen to, unless the current user has the privileges of those
-/// roles or of the one that used the name before, or the table is of the same owner as the one before.
+/// Refuses a name that automations or waits of other roles listen to, unless the current user has the privileges of
+/// those roles or of the one that used the name before, or the table is of the same owner as the one before.
 pub fn check(kind: &str, table_owner: Option<pg_sys::Oid>) -> EngineResult<Name> {
     let user = identity::current_user();
     let mut before = kinds::former(kind);

@@ -12,8 +12,8 @@ use crate::pg::encode::{Encoding, write_string};
 use crate::pg::engine_sql::Arg;
 use crate::pg::{names, raw, server_text};
 
-/// What watch_table() was told; travels as the argument of the trigger, so that it changes with the table's own
-/// catalog entry and no row of ours needs to be read while capturing.
+/// The arguments of watch_table(); travels as the argument of the trigger, so that it changes with the table's
+/// own catalog entry and no row of ours needs to be read while capturing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watch {
     pub kind: String,
@@ -48,7 +48,7 @@ pub struct Plan {
     /// Positions in the row of the columns that make the id, in the order of the id.
     pub key: Vec<(usize, Encoding)>,
     pub tenant: Option<(usize, Encoding)>,
-    /// Row-level security is on: events carry the key and the names of what changed, no values.
+    /// Row-level security is on: events carry the key and the names of the changed columns, no values.
     pub key_only: bool,
     /// Some column's text depends on settings of the session.
     pub needs_canonical: bool,
@@ -206,9 +206,9 @@ pub fn build(relation: pg_sys::Relation, watch: Watch) -> Plan {
     }
 }
 
-/// Policies of a partitioned table hold for what is read through it.
+/// Policies of a partitioned table hold for rows that are read through it.
 fn has_row_security(relation: pg_sys::Oid) -> bool {
-    // SAFETY: looks at the catalog entry of an existing relation and lets go of it again.
+    // SAFETY: looks at the catalog entry of an existing relation and releases it again.
     unsafe {
         let opened = pg_sys::RelationIdGetRelation(relation);
         if opened.is_null() {

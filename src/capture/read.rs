@@ -26,13 +26,13 @@ pub struct Entity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnId {
     pub text: String,
-    /// Every event of the entity has the same `wake_key`. If not (intervals, collations that ignore case, kinds that do not
-    /// exist yet), only a wait for all entities of the kind hears of all its changes.
+    /// Every event of the entity has the same `wake_key`. If not (intervals, collations that ignore case, kinds that do
+    /// not exist yet), only a wait for all entities of the kind hears of all its changes.
     pub is_only: bool,
 }
 
 impl OwnId {
-    /// An id that is a text, or that names no row whatever its table will hold.
+    /// An id that is a text, or that can never name a row of its table.
     fn as_given(id: &str) -> Self {
         OwnId { text: id.to_owned(), is_only: true }
     }
@@ -58,7 +58,8 @@ pub fn entity(kind: &str, id: &str) -> EngineResult<Entity> {
     }
 }
 
-/// The id alone, for an entity that was not read: a condition may be decided without reading it, or reading may be refused.
+/// The id alone, for an entity that was not read: a condition may be decided without reading it, or reading may be
+/// refused.
 pub fn own_id(kind: &str, id: &str) -> OwnId {
     match kinds::find(kind) {
         None => OwnId { is_only: false, ..OwnId::as_given(id) },
@@ -141,8 +142,8 @@ fn id_in(kind: &Kind, row: &str) -> Option<String> {
     }
 }
 
-/// The values of the key columns: the id itself, or the elements of its JSON list. None if they name no row: a letter that the
-/// database's encoding lacks is in none.
+/// The values of the key columns: the id itself, or the elements of its JSON list. None if they name no row: a letter
+/// that the database's encoding lacks is in none.
 fn key_values(kind: &Kind, id: &str) -> Option<Vec<Option<CString>>> {
     if kind.id_columns.len() == 1 {
         return Some(vec![Some(server_text::c_string(id).ok()?)]);

@@ -1,4 +1,5 @@
-//! Entities without a table: their state is kept by the engine, and a change of it is an event like the change of a row.
+//! Entities without a table: their state is kept by the engine, and a change of it is an event like the change of a
+//! row.
 use automation_core::topic::grants::Right;
 use automation_core::value::Value;
 
@@ -15,7 +16,7 @@ use crate::store::{automations, log};
 
 type Json = serde_json::Value;
 
-/// What a store_state step does: gives an entity its state, or removes it if that is null.
+/// Performs a store_state step: gives an entity its state, or removes it if that is null.
 pub fn store_state(kind: &str, id: &str, state: &str) -> Result<Option<i64>, PgError> {
     let state: Json = serde_json::from_str(state).map_err(|error| PgError::new("22023", error.to_string()))?;
     change_state(kind, id, |_| Ok((!state.is_null()).then_some(state))).map_err(|error| error.to_pg())
@@ -81,7 +82,7 @@ fn own_kind(kind: &str) -> EngineResult<()> {
     hearing::check_kind(Right::Emit, &found)
 }
 
-/// What a change of state comes to, in the form in which the log keeps it.
+/// A change of state in the form in which the log keeps it.
 pub struct Difference {
     pub op: Op,
     pub changed: Vec<String>,
@@ -89,7 +90,7 @@ pub struct Difference {
     pub next: String,
 }
 
-/// What differs between two states; None if there is neither.
+/// The difference between two states; None if there is neither.
 pub fn difference(old: Option<&Json>, new: Option<&Json>) -> Option<Difference> {
     let value = |json: Option<&Json>| json.map(Value::from_serde).unwrap_or_default();
     let op = match (old, new) {

@@ -103,7 +103,7 @@ thread_local! {
     static IMAGES: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
-/// More is given back.
+/// Buffers larger than this are freed after the row.
 const KEPT_MEMORY: usize = 64 * 1024;
 
 fn updated(plan: &Plan, old: &Fields, new: &Fields, changed: &[usize]) {
@@ -172,7 +172,7 @@ fn emit(
 ) {
     let id = image::entity_id(plan, row);
     let tenant = image::tenant(plan, row);
-    // Where the old image can be shown, it has exactly what changed, and names it.
+    // Unless only keys are recorded, `prev` holds exactly the changed columns, so no list of names is needed.
     let changed = changed.filter(|_| plan.key_only).map(|places| plan.names_of(places));
     let event = NewEvent {
         op: Some(op),

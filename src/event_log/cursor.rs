@@ -19,7 +19,7 @@ pub struct Moment {
     pub floor: i64,
     /// No event that the snapshot sees has an id above it.
     pub ceiling: i64,
-    /// The snapshot sees what was committed by then.
+    /// The snapshot sees the transactions that were committed by then.
     pub at: Micros,
 }
 
@@ -32,8 +32,8 @@ pub struct Cursor {
     pub to: Option<Moment>,
     /// The last id routed in it.
     pub position: i64,
-    /// (transaction, id): drain() routed the events of that transaction up to that id while it was open. Not known before
-    /// `look_ahead`.
+    /// (transaction, id): drain() routed the events of that transaction up to that id while it was open. Not known
+    /// before `look_ahead`.
     pub ahead: Vec<(u64, i64)>,
 }
 
@@ -63,12 +63,12 @@ pub fn note_ahead(xid: u64, up_to: i64) {
 }
 
 thread_local! {
-    /// Where this process has last seen the row. Every turn of the router makes a new version of it, and while somebody
-    /// holds a snapshot none of the old ones goes away: whoever looks for the row by its key passes all of them.
+    /// The ctid at which this process has last seen the row. Every turn of the router makes a new version of the row,
+    /// and while a session holds a snapshot none of the old versions goes away: a lookup by key passes all of them.
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Takes the cursor for this transaction. None while somebody else has it.
+/// Takes the cursor for this transaction. None while another session has it.
 pub fn take() -> Option<Cursor> {
     find(TAKE_AT, TAKE)
 }
@@ -110,7 +110,7 @@ fn read_cursor(row: &Row<'_>) -> Option<Cursor> {
     })
 }
 
-/// What drain() has routed ahead, as far as this statement can see.
+/// The events that drain() has routed ahead, as (transaction, last id), as far as this statement can see.
 pub fn ahead() -> Vec<(u64, i64)> {
     let mut ahead = Vec::new();
     each_row("routed_ahead", |row| ahead.extend(row.int8(1).map(|xid| xid as u64).zip(row.int8(2))));
@@ -125,14 +125,14 @@ pub fn present() -> Option<Moment> {
     let mut snapshot = Snapshot::of_statement()?;
     let ceiling = ids::ceiling()?;
     drop(taken);
-    // A snapshot never lists the transaction that takes it; for the cursor ours is as open as any other.
+    // A snapshot never lists the transaction that takes it; for the cursor our own transaction is as open as any other.
     snapshot.add_in_progress(crate::pg::snapshot::own_transaction());
     Some(Moment { snapshot, floor, ceiling, at })
 }
 
 impl Cursor {
-    /// Reads what was routed ahead. To be called after the end of the batch is set: drain() commits its events and the note
-    /// that they are routed together, so a batch that has the former finds the latter.
+    /// Reads which events were routed ahead. To be called after the end of the batch is set: drain() commits its events
+    /// and the note that they are routed together, so a batch that has the former finds the latter.
     pub fn look_ahead(&mut self) {
         if !skips("look_ahead") {
             self.ahead = ahead();
@@ -148,7 +148,7 @@ impl Cursor {
     pub fn end_of_batch(&self) -> Option<Moment> {
         self.to.clone().or_else(|| {
             let present = present()?;
-            // After a start of the server less is known of the ids than before; what was true then is true now.
+            // After a start of the server less is known of the ids than before; a floor that held then still holds.
             Some(Moment { floor: present.floor.max(self.from_floor), ..present })
         })
     }
@@ -192,27 +192,27 @@ pub fn finish_batch(cursor: &Cursor, to: &Moment) {
     }
 }
 
-/// What becomes of a row that is read.
+/// The use that the router makes of a row of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// It is not part of the batch.
+    /// The row is not part of the batch.
     Skip,
-    /// It is part of it, and nobody wants to know more.
+    /// The row is part of the batch, and no automation or run listens to its event.
     Count,
-    /// It is part of it, and somebody does.
+    /// The row is part of the batch, and its event is read.
     Read,
 }
 
 /// A stretch of the log as it was read.
 #[derive(Debug, Default)]
 pub struct Stretch {
-    /// The rows of it, whatever became of them.
+    /// How many rows were read, those that are not part of the batch included.
     pub rows: usize,
     /// The id of the last one.
     pub last: Option<i64>,
     /// How many belong to the batch.
     pub members: usize,
-    /// Those of them that somebody wants to know of, in order.
+    /// The events of the batch that were read, in order.
     pub events: Vec<Event>,
 }
 
@@ -237,8 +237,8 @@ pub fn events_between(
     read_between(log, above, up_to, limit as usize, |row| Some(judge(row)))
 }
 
-/// Each partition gives its first `limit`; more than one of them has any only around midnight. Rows of which `judge` says
-/// nothing do not count.
+/// Reads the first `limit` rows of each partition; more than one partition has such rows only around midnight. Rows
+/// for which `judge` returns None do not count.
 fn read_between(
     log: &mut LogScan,
     above: i64,
@@ -280,22 +280,22 @@ fn read_between(
     Stretch { rows: rows.len(), last: rows.last().map(|(id, _)| *id), members, events }
 }
 
-/// Which transactions are late: those of a list, and those of a range.
+/// Late transactions, which were open at the moment from which the batch begins: those of a list, and those of a range.
 #[derive(Default)]
 pub struct Late<'a> {
     pub listed: &'a [u64],
     pub from: u64,
     pub below: u64,
-    /// Events of theirs that cannot be found by them.
+    /// Events of late transactions that cannot be found by their transaction.
     pub besides: &'a [i64],
 }
 
 /// How many events are read at a time of those that a wait may have missed.
 const PAGE: i64 = 10_000;
 
-/// What has been committed since a moment in the log, of which the floor is known: by transactions that were open then, the
-/// one that took it among them, and by younger ones. One page of it, in the order of ids from `above` on, and whether
-/// there may be more.
+/// The events committed since a moment in the log, of which the floor is known: by transactions that were open then,
+/// the one that took the moment among them, and by younger ones. Returns one page, in the order of ids from `above` on,
+/// and whether there may be more.
 pub fn events_since_seen(snapshot: &Snapshot, xid: u64, floor: i64, above: i64) -> (Vec<Event>, bool) {
     crate::pg::identity::as_engine(|| {
         let mut listed = snapshot.in_progress.clone();
@@ -348,9 +348,9 @@ pub fn events_after(at: i64) -> Vec<Event> {
 
 /// Events of late transactions within a range of ids, in order.
 ///
-/// Only the first event of each group is to be found by its transaction; it says how far the group reaches, and the
-/// ids up to there are read. `limit` groups of one transaction have at least as many events, so what lies behind them is
-/// not needed yet.
+/// Only the first event of each group is to be found by its transaction; it says how far the group reaches, and the ids
+/// up to there are read. `limit` groups of one transaction have at least as many events, so events behind them are not
+/// needed yet.
 pub fn events_of(
     log: &mut LogScan,
     late: &Late<'_>,

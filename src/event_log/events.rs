@@ -19,7 +19,7 @@ use crate::pg::statement_alone;
 use crate::provenance::{self, Cause};
 use crate::signal::at_commit;
 
-/// What happened, as the `op` column has it.
+/// The kind of an event, as the `op` column has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     Created,
@@ -83,7 +83,7 @@ impl Op {
         }
     }
 
-    /// Is it about an entity's state?
+    /// Is the event a change of an entity's state?
     pub fn is_change(self) -> bool {
         matches!(self, Op::Created | Op::Updated | Op::Deleted | Op::Truncated)
     }
@@ -106,9 +106,10 @@ pub struct NewEvent<'a> {
     pub prev: Option<&'a [u8]>,
     pub next: Option<&'a [u8]>,
     pub payload: Option<&'a [u8]>,
-    /// Who or what it comes from, if not from what this process is doing.
+    /// The cause of the event, if it is not the run or session that this process works for.
     pub cause: Option<Cause>,
-    /// When it happens, if not now. Never a clock of somebody's own: events are found by the day on the wall.
+    /// When it happens, if not now. Never the time of a clock that a session has set for itself: events are found
+    /// by the day on the wall clock.
     pub at: Option<Micros>,
     /// Whose event it is, if not the writer's.
     pub role: Option<pg_sys::Oid>,
@@ -125,7 +126,8 @@ pub fn current_command() -> pg_sys::CommandId {
     }
 }
 
-/// Appends one event to the log, behind what waits, and arms the wake-up for this transaction's commit. Returns its id.
+/// Appends one event to the log, behind the events that wait to be inserted, and arms the wake-up for this
+/// transaction's commit. Returns its id.
 pub fn append_event(event: &NewEvent<'_>) -> i64 {
     // The row is inserted without a statement that Postgres would refuse.
     read_only::refuse_insert();
@@ -143,8 +145,8 @@ pub fn append_move(order: &Order) {
 /// Notes an event that a command has caused. It is inserted when the outermost statement ends, or when enough wait, in
 /// the order of commands: a trigger may change a row before the statement that fired it has come to that row.
 pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
-    // Assigns the transaction its id if it has none; must come before the event's id is drawn, since the router relies on
-    // ids of transactions younger than a snapshot being younger than that snapshot.
+    // Assigns the transaction its id if it has none; must come before the event's id is drawn, since the router relies
+    // on ids of transactions younger than a snapshot being younger than that snapshot.
     let xid = assigned_transaction();
     let cause = event.cause.clone().unwrap_or_else(provenance::cause);
     let at = event.at.unwrap_or_else(clock::now);
@@ -193,7 +195,7 @@ pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
     ];
     // First, because it also sees to it that we hear of rollbacks.
     at_commit::conductor_at_commit();
-    // If the table is gone, the extension is being dropped under us, and there is nobody left to tell.
+    // If the table is gone, the extension is being dropped under us, and no conductor is left to tell.
     PENDING.with(|pending| pending.borrow_mut().add("event", at, command, row));
 }
 
@@ -252,8 +254,8 @@ pub fn forget_buffered() {
     settle(Pending::forget);
 }
 
-/// A session that is terminated while it inserts ends there: its rollback finds what waits in use, and needs nothing of it
-/// any more. A panic instead would end the rollback before it has let go of the locks.
+/// A session that is terminated while it inserts ends there: its rollback finds the waiting events borrowed, and does
+/// not need them any more. A panic instead would end the rollback before it has released the locks.
 fn settle(work: impl FnOnce(&mut Pending)) {
     PENDING.with(|pending| {
         if let Ok(mut pending) = pending.try_borrow_mut() {
@@ -283,7 +285,7 @@ pub struct Event {
     pub prev: Option<String>,
     pub next: Option<String>,
     pub payload: Option<String>,
-    /// JSON: what the window of the trigger has counted. Not part of the log.
+    /// JSON: the count of the trigger's window. Not part of the log.
     pub window: Option<String>,
 }
 
@@ -359,7 +361,7 @@ impl Event {
         .to_string()
     }
 
-    /// Reads what `to_json` wrote.
+    /// Reads the text that `to_json` wrote.
     pub fn from_json(text: &str) -> Option<Event> {
         let json: serde_json::Value = serde_json::from_str(text).ok()?;
         let text = |name: &str| json[name].as_str().map(str::to_owned);
@@ -388,7 +390,7 @@ impl Event {
         })
     }
 
-    /// Does the engine tell of itself?
+    /// Is this one of the engine's own events?
     pub fn is_engines(&self) -> bool {
         self.op == Op::Emitted && self.topic.as_deref().is_some_and(engine::is_engines)
     }
@@ -416,7 +418,7 @@ impl Event {
     /// The event that an order to start a run brings along, if it does.
     pub fn ordered(&self) -> Option<Event> {
         let event = Event::from_json(self.start()?.event.as_deref()?)?;
-        // One that was made up for the occasion is known by its order.
+        // An event that was made up for the start has no id of its own and takes that of its order.
         Some(if event.id == 0 { Event { id: self.id, xid: self.xid, ..event } } else { event })
     }
 
@@ -464,13 +466,13 @@ pub fn append_again(event: &Event) -> i64 {
         prev: bytes(&event.prev),
         next: bytes(&event.next),
         payload: bytes(&event.payload),
-        // It stays the event of the role that emitted it, whichever role tries again.
+        // The event stays that of the role that emitted it, whichever role tries again.
         role: Some(event.role),
         ..Default::default()
     })
 }
 
-/// One event by its id, whoever may see it.
+/// One event by its id, without a check of the caller's rights.
 pub fn one(id: i64) -> Option<Event> {
     identity::as_engine(|| query_one(ONE, &[id.into()], |row| Event::read(row, 1)).flatten())
 }

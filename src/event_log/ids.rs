@@ -1,12 +1,14 @@
-//! The ids of events. They rise in the order in which they are drawn, whoever draws them: promise G1 rests on it.
+//! The ids of events. They rise in the order in which they are drawn, over all sessions: promise G1 rests on it.
 //!
-//! A draw from a sequence costs as much as an index entry: a lock, an open relation, a page that all writers want. So the
-//! sequence gives out blocks, and the ids of a block are counted in shared memory. What a crash takes with it is the rest
-//! of a block, for the sequence's own record of the block is in the WAL before anything that was written with an id of it.
+//! A draw from a sequence costs as much as an index entry: a lock, an open relation, a page that all writers want. So
+//! the sequence gives out blocks, and the ids of a block are counted in shared memory. A crash loses the rest of a
+//! block, and no more, for the sequence's own record of the block is in the WAL before anything that was written with
+//! an id of it.
 //!
-//! A transaction that ends with the statement that changed one row stands by while it has drawn an id: it says in shared
-//! memory from where on its events lie, until it has ended. The router begins to read there, so that it finds the event
-//! by its id alone, and the log needs no second index entry for it. Other events are also found by their transaction.
+//! A transaction that ends with the statement that changed one row stands by while it has drawn an id: it says in
+//! shared memory from where on its events lie, until it has ended. The router begins to read there, so that it finds
+//! the event by its id alone, and the log needs no second index entry for it. Other events are also found by their
+//! transaction.
 #![allow(unsafe_code)]
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
@@ -46,7 +48,7 @@ pub fn draw(count: usize, mut take: impl FnMut(usize, i64)) {
     }
 }
 
-/// For a database that finds no place in shared memory: what is left of the block is lost.
+/// For a database that finds no place in shared memory: the rest of the block is lost.
 fn draw_alone(sequence: &Sequence, most: i64) -> (i64, i64) {
     loop {
         // SAFETY: a sequence of ours.
@@ -78,7 +80,7 @@ pub fn stand_by() -> bool {
     true
 }
 
-/// The transaction has ended: whoever takes a snapshot from now on sees that. Raises nothing.
+/// The transaction has ended: every snapshot taken from now on sees that. Raises nothing.
 pub fn stand_down() {
     if STANDS_BY.replace(false)
         && let Some(place) = shared().standing_by.get(my_place())
@@ -98,7 +100,7 @@ pub fn own() -> Vec<i64> {
     OWN.with(|own| own.borrow().clone())
 }
 
-/// Where those lie that stand by.
+/// The lowest id from which on the events of transactions that stand by in this database lie.
 fn standing_by() -> Option<i64> {
     if skips("stand_by") {
         return None;
@@ -113,8 +115,8 @@ fn standing_by() -> Option<i64> {
         .min()
 }
 
-/// Every id that is drawn from now on is above this one, and so is every event that cannot be found by its transaction, if
-/// that transaction has not ended in a snapshot that is taken from now on.
+/// Every id that is drawn from now on is above this one, and so is every event that cannot be found by its transaction,
+/// if that transaction has not ended in a snapshot that is taken from now on.
 pub fn floor() -> Option<i64> {
     // SAFETY: reads a process global.
     if unsafe { pg_sys::XactIsoLevel } >= pg_sys::XACT_REPEATABLE_READ as i32 {
@@ -124,7 +126,7 @@ pub fn floor() -> Option<i64> {
     // Without a counter, the next one may be the first of the block that the sequence gave out last.
     let next = next().or_else(|| last_drawn(NAME))?;
     let drawn = (next - 1).max(0);
-    // In this order: who stands by only now draws an id above.
+    // In this order: a transaction that begins to stand by only now draws an id above `drawn`.
     Some(standing_by().map_or(drawn, |from| drawn.min(from - 1)))
 }
 
@@ -139,7 +141,8 @@ pub fn own_ceiling() -> Option<i64> {
     next().map(|next| next - 1).or_else(ceiling)
 }
 
-/// Every id that has been drawn by now is at most this one. Only the sequence knows that for sure: it is the same for all.
+/// Every id that has been drawn by now is at most this one. Only the sequence knows that for sure: it is the same for
+/// all.
 pub fn ceiling() -> Option<i64> {
     last_drawn(NAME).map(|block| if block == 0 { 0 } else { block + BLOCK - 1 })
 }

@@ -1,4 +1,5 @@
-//! The event log: appending events, the ids they get, the rows that wait to be inserted, and reading along the router's cursor.
+//! The event log: appending events, the ids they get, the rows that wait to be inserted, and reading along the router's
+//! cursor.
 use crate::signal::at_commit::Listener;
 
 pub mod cursor;

@@ -12,8 +12,8 @@ use crate::pg::raw::unguarded;
 
 /// A row that was formed but not inserted yet.
 struct Waiting {
-    /// The subtransaction that made it, or the one that has taken over from it: it must be inserted there and nowhere
-    /// deeper, so that they share their fate.
+    /// The subtransaction that made the row, or the one that has taken over from it: the row must be inserted there
+    /// and nowhere deeper, so that a rollback undoes both.
     made_by: pg_sys::SubTransactionId,
     /// The command that made the change: rows are inserted in the order of commands.
     command: pg_sys::CommandId,
@@ -77,7 +77,7 @@ impl Pending {
             self.insert(|_| true, false);
         } else if self.rows.len() >= ENOUGH_ROWS || self.bytes >= ENOUGH_BYTES {
             let oldest = self.rows.iter().map(|row| row.command).min().unwrap_or_default();
-            // Not worth it while most of what waits must go on waiting.
+            // Not worth it while most of the waiting rows must go on waiting.
             if self.rows.iter().filter(|row| row.command == oldest).count() * 2 >= self.rows.len() {
                 self.insert(|row| row.command == oldest, false);
             }
@@ -91,20 +91,23 @@ impl Pending {
         self.insert(|_| true, ends);
     }
 
-    /// The partition for rows of `at`, under the lock that inserting will need: from the first row on nobody drops it.
+    /// The partition for rows of `at`, under the lock that inserting will need: from the first row on no session can
+    /// drop it.
     fn locked_leaf(&mut self, table: &'static str, at: Micros) -> Option<Leaf> {
         loop {
             let leaf = leaf(table, at)?;
             if self.locked == leaf.relation {
                 return Some(leaf);
             }
-            // SAFETY: as table_open would lock it. What changed while we waited for it is known afterwards.
+            // SAFETY: as table_open would lock it. Changes made to the partition while we waited for the lock are known
+            // afterwards.
             unsafe { pg_sys::LockRelationOid(leaf.relation, pg_sys::RowExclusiveLock as i32) };
             self.locked = leaf.relation;
         }
     }
 
-    /// What an outer subtransaction has waiting is not inserted by an inner one, whose rollback would take it along.
+    /// Rows that an outer subtransaction has waiting are not inserted by an inner one, whose rollback would undo the
+    /// insertion.
     fn insert(&mut self, wanted: impl Fn(&Waiting) -> bool, ends: bool) {
         // SAFETY: reads state of the current transaction.
         let current = unsafe { unguarded::GetCurrentSubTransactionId() };
@@ -140,7 +143,7 @@ impl Pending {
         self.count();
     }
 
-    /// A subtransaction was rolled back: what it added never happened.
+    /// A subtransaction was rolled back: the rows that it added are dropped.
     pub fn discard(&mut self, subtransaction: pg_sys::SubTransactionId) {
         self.rows.retain(|row| row.made_by != subtransaction);
         self.count();
@@ -148,7 +151,7 @@ impl Pending {
         self.locked = pg_sys::InvalidOid;
     }
 
-    /// A subtransaction has ended well: what it added now belongs to the one around it.
+    /// A subtransaction has ended well: the rows that it added now belong to the one around it.
     pub fn hand_over(&mut self, subtransaction: pg_sys::SubTransactionId, parent: pg_sys::SubTransactionId) {
         for row in self.rows.iter_mut().filter(|row| row.made_by == subtransaction) {
             row.made_by = parent;
@@ -160,11 +163,11 @@ impl Pending {
         self.bytes = self.rows.iter().map(|row| unsafe { (*row.tuple).t_len } as usize).sum();
     }
 
-    /// The transaction is over, and what waited with it.
+    /// The transaction is over, and its waiting rows are dropped.
     pub fn forget(&mut self) {
         self.rows.clear();
         if !self.memory.is_null() {
-            // SAFETY: a context of ours; no tuple in it is known to anybody any more. Raises nothing.
+            // SAFETY: a context of ours; no pointer to a tuple in it is left. Raises nothing.
             unsafe { unguarded::MemoryContextReset(self.memory) };
         }
         self.bytes = 0;
@@ -187,8 +190,8 @@ unsafe fn field<T>(tuple: pg_sys::HeapTuple, at: usize) -> *mut T {
 }
 
 /// Draws the ids of events that are inserted as a group, and notes in the first how far the group reaches: the index on
-/// (xid, id) holds that one only. A single one of a transaction that is about to end need not be in it. Drawn as late as
-/// this so that ids rise with the commands that made the changes, and while the rows are still locked.
+/// (xid, id) holds that one only. A single event of a transaction that is about to end need not be in that index. Drawn
+/// as late as this so that ids rise with the commands that made the changes, and while the rows are still locked.
 fn draw_ids(rows: &[Waiting], ends: bool) {
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return };
     let stands_by = ends && rows.len() == 1 && ids::stand_by();

@@ -1,7 +1,7 @@
 //! Reading the event log along its indexes without going through the executor.
 //!
-//! A turn of the router reads a handful of events; setting up a statement over all partitions costs many times what
-//! reading them does. Here a partition costs opening it. No rights are checked: for the engine's own use alone.
+//! A turn of the router reads a handful of events; setting up a statement over all partitions costs many times as
+//! much as reading them. Here a partition costs opening it. No rights are checked: for the engine's own use alone.
 #![allow(unsafe_code)]
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -30,7 +30,7 @@ thread_local! {
     static LEAVES: RefCell<(u64, Vec<Leaf>)> = const { RefCell::new((0, Vec::new())) };
 }
 
-/// The log, open for reading in one snapshot: everything committed by now, and what this transaction wrote itself.
+/// The log, open for reading in one snapshot: everything committed by now, and this transaction's own rows.
 pub struct LogScan {
     leaves: Vec<OpenLeaf>,
     snapshot: StatementSnapshot,
@@ -45,8 +45,8 @@ struct OpenLeaf {
 }
 
 impl LogScan {
-    /// For what was committed, or written by this transaction, before the call. None if there is no log: the extension
-    /// is being dropped.
+    /// Opens the log for events that were committed, or written by this transaction, before the call. None if there is
+    /// no log: the extension is being dropped.
     pub fn open() -> Option<Self> {
         let parent = names::internal_relation("event")?;
         // SAFETY: the lock on the parent keeps its partitions; they are closed again when this is dropped.
@@ -65,8 +65,8 @@ impl LogScan {
         }
     }
 
-    /// Calls `found` with the events whose ids lie in the range, partition by partition, each in the order of ids, until
-    /// it breaks off.
+    /// Calls `found` with the events whose ids lie in the range, partition by partition, each in the order of ids,
+    /// until it breaks off.
     pub fn by_id(&mut self, above: i64, up_to: i64, mut found: impl FnMut(&Row<'_>) -> ControlFlow<()>) {
         let keys = [key(1, Compare::Above, above as u64), key(1, Compare::UpTo, up_to as u64)];
         for leaf in &mut self.leaves {
@@ -111,7 +111,8 @@ impl LogScan {
         for leaf in &mut self.leaves {
             let scan = leaf.by_xid(&self.snapshot);
             let mut next = from;
-            // One look per transaction once it has shown many groups, so that those of a long one are not all read.
+            // Once a transaction has shown many groups, the scan skips to the next transaction, so that the groups of a
+            // long one are not all read.
             while next < below {
                 let mut seen = (0u64, 0usize);
                 let mut skip = None;
@@ -144,7 +145,7 @@ const MANY_GROUPS: usize = 50;
 impl Drop for LogScan {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // An error's rollback closes what is open.
+            // An error's rollback closes the relations and scans that are open.
             return;
         }
         // SAFETY: pairs with `open`; the locks are kept until the transaction ends, as a statement's are.
@@ -208,7 +209,7 @@ enum Compare {
     Equal,
     Above,
     UpTo,
-    /// For transactions.
+    /// At or above; for transactions.
     Least,
     Below,
 }

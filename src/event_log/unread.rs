@@ -1,4 +1,4 @@
-//! The events behind the router's cursor: is there any, and which are the next.
+//! The events behind the router's cursor, which are not routed yet: whether there is one, and the next ones.
 use automation_core::topic::Ears;
 
 use super::cursor::{self as cursor_store, Cursor, Late, Moment, Stretch, Use};
@@ -10,10 +10,10 @@ use crate::pg::engine_sql::Row;
 use crate::pg::identity::as_engine;
 use crate::pg::snapshot::own_transaction;
 
-/// More than that behind the floor is taken for news.
+/// Look at most at this many late events before assuming that there is new work.
 const A_FEW: i64 = 1000;
 
-/// Is there anything to route? Takes no lock and no transaction id, so that looking leaves no trace.
+/// Is there an event to route? Takes no lock and no transaction id, so that looking leaves no trace.
 pub fn anything_new() -> bool {
     as_engine(|| {
         let (Some(mut cursor), Some(to)) = (cursor_store::peek(), cursor_store::present()) else { return true };
@@ -22,7 +22,7 @@ pub fn anything_new() -> bool {
     })
 }
 
-/// Is all routed that was committed by then? Takes no lock.
+/// Are all events routed that were committed at this moment? Takes no lock.
 pub fn has_routed(to: &Moment) -> bool {
     as_engine(|| {
         let Some(cursor) = cursor_store::peek() else { return true };
@@ -33,9 +33,9 @@ pub fn has_routed(to: &Moment) -> bool {
 }
 
 pub struct Batch {
-    /// How many events it has.
+    /// How many events the batch has.
     pub members: usize,
-    /// Those of them that somebody listens to.
+    /// The events of the batch that an automation or a run may listen to.
     pub events: Vec<Event>,
     pub position: i64,
     pub done: bool,
@@ -49,15 +49,15 @@ impl Batch {
 
 /// The next events of the batch in id order: visible in `to`, not visible in `from`.
 ///
-/// Those of transactions that began after `from` have ids above its floor and are found by id. Below the floor there
-/// can only be events of transactions that were open then: in `from`'s list, or too young to be in it (a snapshot's
-/// xmax is the last *completed* transaction plus one, so an open one may lie above it).
+/// The events of transactions that began after `from` have ids above its floor and are found by id. Below the floor
+/// there can only be events of transactions that were open then: in `from`'s list, or too young to be in it (a
+/// snapshot's xmax is the last *completed* transaction plus one, so an open one may lie above it).
 pub fn next_events(cursor: &Cursor, to: &Moment, limit: i64, ears: &Ears) -> Batch {
     let judge = |row: &Row<'_>| {
         let (xid, id) = (cursor_store::xid_of(row), row.int8(1).unwrap_or_default());
         match to.snapshot.sees(xid) && !cursor.from.sees(xid) {
             false => Use::Skip,
-            // Those that were routed ahead as well: their changes are yet to be noted.
+            // Events that were routed ahead are read as well: the times of their changes are not noted yet.
             true if ears::hear(ears, row) => Use::Read,
             true if cursor.is_ahead(xid, id) => Use::Skip,
             true => Use::Count,
@@ -90,13 +90,13 @@ pub fn next_events(cursor: &Cursor, to: &Moment, limit: i64, ears: &Ears) -> Bat
 /// Most events behind the cursor that are looked at to know whether something has just changed.
 const MOST_UNROUTED: i64 = 1000;
 
-/// The events that this transaction can see and nobody has routed yet, its own included; None if there are too many.
+/// The events that this transaction can see and that are not routed yet, its own included; None if there are too many.
 pub fn unrouted() -> Option<Vec<Event>> {
     as_engine(|| {
         let (mut cursor, present) = (cursor_store::peek()?, cursor_store::present()?);
         cursor.look_ahead();
         let mut events = Vec::new();
-        // The rest of the batch under way; what has been committed since it began may have lower ids than its position.
+        // The rest of the batch under way; events committed since it began may have lower ids than its position.
         if let Some(to) = cursor.to.take() {
             let rest = next_events(&cursor, &to, MOST_UNROUTED, &Ears::open());
             events = rest.done.then_some(rest.events)?;

@@ -1,6 +1,6 @@
 //! The end of a transaction: the conductor is woken if the transaction captured changes, claims that were not kept are
-//! announced, and the modules that hold rows back until then (the event log, capture) are told. The callback runs inside
-//! Postgres' commit, where an error would take the server down, so it sets flags and latches and nothing more.
+//! announced, and the modules that hold rows back until then (the event log, capture) are told. The callback runs
+//! inside Postgres' commit, where an error would take the server down, so it sets flags and latches and nothing more.
 #![allow(unsafe_code)]
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -11,8 +11,8 @@ use pgrx::pg_sys;
 use super::shmem;
 use crate::pg::process::{self, my_database};
 
-/// A module that keeps something for a transaction and must know how the transaction ends. It is told of every transaction
-/// in which one of the functions below was called.
+/// A module that keeps rows for a transaction and must know how the transaction ends. It is told of every
+/// transaction in which one of the functions below was called.
 pub struct Listener {
     /// The transaction is about to commit or to be prepared; errors are allowed.
     pub before_end: fn(),
@@ -42,7 +42,7 @@ thread_local! {
     static REGISTERED: Cell<bool> = const { Cell::new(false) };
     static CAPTURED: Cell<bool> = const { Cell::new(false) };
     static CLAIMED: Cell<bool> = const { Cell::new(false) };
-    /// This transaction has queued work, and is not the conductor's, who knows anyway.
+    /// This transaction has queued dispatches, and is not the conductor's: the conductor knows of its own.
     static QUEUED: Cell<bool> = const { Cell::new(false) };
     /// This transaction has put work before other work.
     static BELOW: Cell<bool> = const { Cell::new(false) };
@@ -72,7 +72,7 @@ pub fn conductor_at_commit() {
     }
 }
 
-/// Tells the conductor, when this transaction commits, that something is due then.
+/// Tells the conductor, when this transaction commits, that a timer is due at `due_at`.
 pub fn timer_at_commit(due_at: i64) {
     if TIMER.get() == i64::MAX {
         register();
@@ -80,21 +80,21 @@ pub fn timer_at_commit(due_at: i64) {
     TIMER.set(TIMER.get().min(due_at));
 }
 
-/// Tells the conductor, when this transaction commits, that it has queued work for executors.
+/// Tells the conductor, when this transaction commits, that the transaction has queued dispatches for executors.
 pub fn work_at_commit(any: bool) {
     if any && !process::is_worker() && !QUEUED.replace(true) {
         register();
     }
 }
 
-/// Tells the other claimers if this transaction does not keep what it claimed.
+/// Tells the other claimers if this transaction gives the dispatches that it claimed back.
 pub fn announce_if_claims_return() {
     if !CLAIMED.replace(true) {
         register();
     }
 }
 
-/// Tells the claimers, when this transaction commits, that there is work below what they have claimed.
+/// Tells the claimers, when this transaction commits, that there are dispatches below those they have claimed.
 pub fn return_claims_at_commit() {
     if !BELOW.replace(true) {
         register();
@@ -108,8 +108,8 @@ pub fn courier_at_commit() {
     }
 }
 
-/// Takes back what this session asks of executors should its transaction abort; that is also how a session ends that is
-/// terminated in the middle.
+/// Takes back this session's requests to executors should its transaction abort; a session that is terminated in the
+/// middle ends so as well.
 pub fn forget_requests_at_abort() {
     if !REQUESTED.replace(true) {
         register();

@@ -1,4 +1,4 @@
-//! What an executor process tells the others.
+//! The slot of an executor in shared memory: its state as the other processes see it.
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use automation_core::places::{self, Place};
@@ -16,7 +16,7 @@ pub struct ExecutorSlot {
     pub(super) proc_number: AtomicU32,
     /// 0 while idle, else when the current batch began.
     pub busy_since: AtomicI64,
-    /// It has begun a batch since it was started.
+    /// The executor has begun a batch since it was started.
     pub(super) has_begun: AtomicBool,
     pub stop: AtomicBool,
     /// When the pool asked this executor to leave, 0 if it did not, or its conductor is gone.
@@ -34,7 +34,7 @@ pub struct ExecutorSlot {
     pub batches: AtomicI64,
     pub started_at: AtomicI64,
     pub registered_at: AtomicI64,
-    /// What it executes at this moment.
+    /// The run that it executes at this moment.
     pub running: Running,
 }
 
@@ -85,14 +85,14 @@ impl ExecutorSlot {
             started_at: self.started_at.load(Ordering::Acquire),
             is_new: !self.has_begun.load(Ordering::Acquire),
             busy_since: Some(self.busy_since.load(Ordering::Acquire)).filter(|since| *since != 0),
-            // Asked by a conductor that is gone, it has had its time to leave.
+            // An executor that was asked by a conductor that is gone has had its time to leave.
             asked_at: self.stop.load(Ordering::Acquire).then(|| self.asked_at.load(Ordering::Acquire)),
         }
     }
 
     /// Tells up to where the owner's queue is done, as long as claims_returned has a value.
     pub fn set_floor(&self, floor: i64, returned: u64) {
-        // Between the two stores it says less than it could, never more.
+        // Between the two stores a reader sees a floor that is too low, never one that is too high.
         self.floor.store(0, Ordering::Release);
         self.floor_while.store(returned, Ordering::Release);
         self.floor.store(floor, Ordering::Release);

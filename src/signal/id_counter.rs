@@ -1,5 +1,5 @@
-//! The shared memory behind the ids of events: how far they are drawn in each database, and which processes stand by. The rules of
-//! drawing and standing by are in src/event_log/ids.rs.
+//! The shared memory behind the ids of events: how far they are drawn in each database, and which processes stand by.
+//! The rules of drawing and standing by are in src/event_log/ids.rs.
 #![allow(unsafe_code)]
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -19,7 +19,7 @@ pub struct Counter {
     sequence: AtomicU64,
     /// The next id, 0 if that is not known. It is the first of a block if the block before is used up.
     next: AtomicI64,
-    /// Held by whoever fetches a block.
+    /// Held by the process that fetches a block.
     lock: UnsafeCell<pg_sys::LWLock>,
 }
 
@@ -30,13 +30,13 @@ impl Counter {
     /// Prepares the lock, once for the life of the shared memory.
     ///
     /// # Safety
-    /// Nobody else uses the counter yet.
+    /// No other process uses the counter yet.
     pub unsafe fn prepare(&self, tranche: i32) {
         // SAFETY: as demanded of the caller.
         unsafe { pg_sys::LWLockInitialize(self.lock.get(), tranche) };
     }
 
-    /// Forgets what it knows, when the extension is gone or its place is for another database.
+    /// Forgets the sequence and the next id, when the extension is gone or the slot is for another database.
     pub fn forget(&self) {
         self.sequence.store(0, Ordering::SeqCst);
         self.next.store(0, Ordering::SeqCst);
@@ -52,8 +52,8 @@ impl Counter {
         done
     }
 
-    /// The next id of this sequence; None if the counter belongs to no sequence or to another one. The sequence's number is
-    /// read before and after the id, because the slot may be given to another database in between.
+    /// The next id of this sequence; None if the counter belongs to no sequence or to another one. The sequence's
+    /// number is read before and after the id, because the slot may be given to another database in between.
     pub fn known_next(&self, sequence: &Sequence) -> Option<i64> {
         let is_its_own = || self.sequence.load(Ordering::SeqCst) == sequence.number;
         is_its_own().then(|| self.next.load(Ordering::SeqCst)).filter(|next| *next > 0 && is_its_own())
@@ -79,15 +79,16 @@ impl Counter {
         most: i64,
         is_ours: impl Fn() -> bool,
     ) -> Option<(i64, i64)> {
-        // SAFETY: a lock of ours and a sequence of ours; if it fails, the rollback lets go of the lock. The sequence is
-        // locked before: waiting for it with the other lock in hand could not be broken off.
+        // SAFETY: a lock of ours and a sequence of ours; on an error, the rollback releases the lock. The sequence is
+        // locked first: a wait for it while holding the LWLock could not be interrupted.
         unsafe {
             let opened = pg_sys::relation_open(sequence.relation, pg_sys::RowExclusiveLock as i32);
             pg_sys::relation_close(opened, pg_sys::NoLock as i32);
             pg_sys::LWLockAcquire(self.lock.get(), pg_sys::LWLockMode::LW_EXCLUSIVE);
             let drawn = (is_ours() && self.known_next(sequence) == seen).then(|| {
                 let (first, count) = (nextval_internal(sequence.relation, false), most.min(BLOCK));
-                // In this order: who finds the sequence's number finds an id of it, or none.
+                // `next` before `sequence`: a reader that sees the new sequence must not see the old sequence's next
+                // id.
                 self.next.store(first + count, Ordering::SeqCst);
                 self.sequence.store(sequence.number, Ordering::SeqCst);
                 (first, count)
@@ -110,7 +111,7 @@ fn left_in_block(next: i64) -> i64 {
 /// The sequence from which blocks of ids are fetched.
 pub struct Sequence {
     pub relation: pg_sys::Oid,
-    /// Tells it from those of other databases, which may have the same oid.
+    /// Tells the sequence from those of other databases, which may have the same oid.
     number: u64,
 }
 
@@ -121,7 +122,7 @@ impl Sequence {
     }
 }
 
-/// What a process says while it stands by. Zeroed memory means that it does not.
+/// The mark of a process whose transaction stands by. Zeroed memory means that it does not.
 #[repr(C)]
 pub struct StandBy {
     pub database: AtomicU32,

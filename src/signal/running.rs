@@ -1,13 +1,13 @@
 //! Which run each executor executes at this moment, and which runs are being cancelled. All of it is in shared memory:
-//! an executor says what it does with plain stores, without a lock, a write or a system call per run. Hints only: the
-//! rows of a run and their locks decide what becomes of it.
+//! an executor shows its run with plain stores, without a lock, a write or a system call per run. Hints only: the rows
+//! of a run and their locks decide how it ends.
 //!
 //! How a run that executes is cancelled: the session that calls cancel_run() enters the run's number among those that
 //! are wanted, sends SIGINT to the executor that shows the run, and waits for the lock on the run's row. The executor
 //! rolls its transaction back when it finds its run among the wanted, which gives up the row, and begins no wanted run
-//! until the session has the row or has given up. A signal that comes too late, when the executor has gone on to another
-//! run, makes it repeat that one; the run itself does not fail. A bulk job or an automation is entered among the wanted in
-//! the same way while all its runs that execute are being cancelled.
+//! until the session has the row or has given up. A signal that comes too late, when the executor has gone on to
+//! another run, makes it repeat that one; the run itself does not fail. A bulk job or an automation is entered among
+//! the wanted in the same way while all its runs that execute are being cancelled.
 #![allow(unsafe_code)]
 use std::cell::{Cell, RefCell};
 use std::io::Write;
@@ -25,7 +25,7 @@ use crate::pg::server_text;
 /// So many bytes of a step's name are kept, in words of eight.
 const NAME_WORDS: usize = 8;
 const NAME_BYTES: usize = NAME_WORDS * 8;
-/// How often a reader tries again that met the executor while it wrote.
+/// How often a reader that meets the executor while it writes tries again.
 const READS: usize = 1000;
 
 /// A run that an executor takes up.
@@ -57,10 +57,10 @@ impl Task {
     }
 }
 
-/// What one executor executes.
+/// The run that one executor executes.
 #[repr(C)]
 pub struct Running {
-    /// Odd while the executor changes what follows.
+    /// Odd while the executor changes the fields below.
     version: AtomicU32,
     /// 0 between runs.
     run: AtomicI64,
@@ -76,7 +76,7 @@ pub struct Running {
     signals: AtomicU32,
 }
 
-/// What an executor was found to execute.
+/// The run that an executor was found to execute.
 #[derive(Debug)]
 pub struct Seen {
     pub run: i64,
@@ -88,7 +88,7 @@ pub struct Seen {
 }
 
 impl Running {
-    /// The executor alone changes what is shown; a reader that meets a change in the middle looks again.
+    /// The executor alone changes the fields; a reader that meets a change in the middle looks again.
     fn change(&self, work: impl FnOnce()) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
@@ -124,7 +124,7 @@ impl Running {
         self.show(Task::default(), 0);
     }
 
-    /// What is executed now, if anything.
+    /// The run that is executed now, if any.
     pub fn seen(&self) -> Option<Seen> {
         for _ in 0..READS {
             let before = self.version.load(Ordering::Acquire);
@@ -173,7 +173,7 @@ pub fn become_executor(slot: &'static ExecutorSlot) {
     MINE.set(Some(slot));
 }
 
-/// Ends what is shown when dropped.
+/// Clears the run that is shown when dropped.
 pub struct Shown(());
 
 impl Drop for Shown {
@@ -200,8 +200,8 @@ pub fn show_key(key: i64) {
     }
 }
 
-/// An executor executes the deferred triggers of this run, which has the transaction to itself. They can be interrupted like
-/// a step.
+/// An executor executes the deferred triggers of this run, which has the transaction to itself. They can be interrupted
+/// like a step.
 pub fn show_commit(task: Task) -> Shown {
     let shown = show(task);
     if let Some(slot) = MINE.get() {
@@ -235,7 +235,7 @@ fn executor_of(run: i64) -> Option<&'static ExecutorSlot> {
     shared().executors_of(my_database()).find(|slot| slot.running.executes(run))
 }
 
-/// What the executors of this database but this process execute.
+/// The runs that the other executors of this database execute.
 fn executed_elsewhere() -> impl Iterator<Item = Seen> {
     let mine = MINE.get();
     shared()
@@ -295,8 +295,8 @@ impl Wanted {
         // SAFETY: reads a process global.
         entry.pid.store(unsafe { pg_sys::MyProcPid }, Ordering::Release);
         entry.run.store(run, Ordering::Release);
-        // This store and the one in `show` have one order in all processes: either the executor that is about to begin the
-        // run finds this entry, or the session that calls cancel_run() finds the run in the executor's slot.
+        // This store and the one in `show` have one order in all processes: either the executor that is about to begin
+        // the run finds this entry, or the session that calls cancel_run() finds the run in the executor's slot.
         fence(Ordering::SeqCst);
         Some(place)
     }
@@ -307,7 +307,7 @@ impl Wanted {
         self.taken.fetch_and(!(1 << place), Ordering::AcqRel);
     }
 
-    /// Takes back what a session has entered that is about to end, however it ends.
+    /// Takes back all requests that this session has entered. Called when the session is about to end, in any way.
     pub fn forget_mine(&self) {
         // SAFETY: reads a process global.
         let me = unsafe { pg_sys::MyProcPid };
@@ -319,8 +319,8 @@ impl Wanted {
     }
 }
 
-/// A run that this session is cancelling, or all runs of a bulk job or an automation; no executor begins one of them while
-/// this lives.
+/// A run that this session is cancelling, or all runs of a bulk job or an automation; no executor begins one of them
+/// while this lives.
 pub struct Request {
     /// A run, a job, or `all_of` an automation.
     run: i64,
@@ -339,8 +339,8 @@ impl Request {
         executed_elsewhere().filter(concerned).map(|seen| seen.run).collect()
     }
 
-    /// Interrupts the statement of the executor that executes the run; with `end`, ends that executor. False if no executor
-    /// executes it: then none will while this lives.
+    /// Interrupts the statement of the executor that executes the run; with `end`, ends that executor. False if no
+    /// executor executes it: then none will while this lives.
     pub fn interrupt(&self, end: bool) -> bool {
         // Without an entry among the wanted the executor would take the signal for a person's.
         let Some(slot) = executor_of(self.run).filter(|_| self.place.is_some()) else { return false };
@@ -372,16 +372,16 @@ fn being_cancelled(number: i64) -> PgError {
     PgError::new("57014", "the run is being cancelled")
 }
 
-/// Raises an error that gives up the transaction under way if the run in it is being cancelled, alone or with all runs of
-/// its job or automation.
+/// Raises an error that gives up the transaction under way if the run in it is being cancelled, alone or with all runs
+/// of its job or automation.
 pub fn give_way(task: Task) {
     if let Some(number) = task.wanted() {
         being_cancelled(number).raise()
     }
 }
 
-/// The same at the end of a transaction, after the deferred triggers of its only run have executed or have failed: they may
-/// have caught the interruption.
+/// The same at the end of a transaction, after the deferred triggers of its only run have executed or have failed: they
+/// may have caught the interruption.
 pub fn give_way_at_commit(task: Task, outcome: Result<(), PgError>) -> Result<(), PgError> {
     match task.wanted() {
         Some(number) => Err(being_cancelled(number)),

@@ -1,5 +1,5 @@
-//! What the processes tell each other: who works for which database, whom to wake, what to pause. Hints only: tables
-//! hold the truth, and after a crash everything here is rebuilt.
+//! The shared memory of the processes: which process works for which database, which process to wake, which work to
+//! pause. Hints only: tables hold the truth, and after a crash everything here is rebuilt.
 #![allow(unsafe_code)]
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -27,7 +27,7 @@ pub struct Shared {
     pub launcher_wanted: AtomicU64,
     /// Of the locks in here.
     tranche: AtomicI32,
-    /// Held by whoever takes a slot for a database.
+    /// Held by the process that takes a slot for a database.
     taking: std::cell::UnsafeCell<pg_sys::LWLock>,
     /// Random, new after every start and crash of the server.
     pub boot: AtomicU64,
@@ -76,7 +76,7 @@ pub struct DatabaseSlot {
     pub careful_below: AtomicI64,
     /// An executor ended in the middle of its work.
     pub executor_died: AtomicBool,
-    /// Somebody other than the conductor has queued work.
+    /// A process other than the conductor has queued dispatches.
     pub work_queued: AtomicBool,
     /// The earliest deadline set since the conductor last looked, 0 = none.
     pub timer_hint: AtomicI64,
@@ -87,9 +87,9 @@ pub struct DatabaseSlot {
     /// PGPROC number + 1 of the courier.
     courier: AtomicU32,
     pub courier_pid: AtomicI32,
-    /// It shall leave.
+    /// The courier shall exit.
     pub courier_stop: AtomicBool,
-    /// It could not be started: max_worker_processes is used up.
+    /// The courier could not be started: max_worker_processes is used up.
     pub courier_starved: AtomicBool,
     pub courier_started_at: AtomicI64,
     pub courier_in_flight: AtomicI64,
@@ -397,7 +397,7 @@ impl DatabaseSlot {
         wake(self.conductor.load(Ordering::Acquire));
     }
 
-    /// Something was captured: the conductor should look.
+    /// A transaction with events has committed: the conductor should look.
     pub fn announce_events(&self) {
         // Told once is enough: the conductor takes the word back before it looks.
         if !self.events_pending.swap(true, Ordering::AcqRel) {
@@ -405,7 +405,7 @@ impl DatabaseSlot {
         }
     }
 
-    /// Somebody other than the conductor has queued work for executors.
+    /// A process other than the conductor has queued dispatches for executors.
     pub fn announce_work(&self) {
         self.work_queued.store(true, Ordering::Release);
         self.wake_conductor();
@@ -416,7 +416,8 @@ impl DatabaseSlot {
         self.outbox_filled.store(true, Ordering::Release);
         match self.courier.load(Ordering::Acquire) {
             0 => self.wake_conductor(),
-            // Should it be about to leave: the conductor, who hears of that, finds the word not taken back.
+            // If the courier exits now, the conductor, which is woken by that, still sees `outbox_filled` and starts
+            // another.
             courier => wake(courier),
         }
     }
@@ -449,12 +450,12 @@ impl DatabaseSlot {
         wake(self.courier.load(Ordering::Acquire));
     }
 
-    /// Something is due at this time.
+    /// A timer is due at this time.
     pub fn announce_timer(&self, due_at: i64) {
         // 0 means none.
         let due_at = if due_at == 0 { -1 } else { due_at };
         let earlier = |known: i64| (known == 0 || due_at < known).then_some(due_at);
-        // In one order with what `plan_timer` does: either we see the new plan, or it sees our hint.
+        // Sequentially consistent with the stores of `plan_timer`: either we see the new plan, or it sees our hint.
         let _ = self.timer_hint.fetch_update(Ordering::SeqCst, Ordering::SeqCst, earlier);
         let planned = self.next_timer.load(Ordering::SeqCst);
         if planned == 0 || due_at < planned {
@@ -476,15 +477,15 @@ impl DatabaseSlot {
         self.database.load(Ordering::Acquire) == 0
     }
 
-    /// Is it still the slot of this database?
+    /// Is this still the slot of the database?
     pub fn is_of(&self, database: pg_sys::Oid) -> bool {
         self.database.load(Ordering::Acquire) == database.to_u32()
     }
 
     /// Marks the slot as that of a database without the extension; another database may take it.
     pub fn leave_absent(&self) {
-        // The counter is cleared before the state is set, so that no process finds the old ids in a slot marked absent. A
-        // later CREATE EXTENSION starts a new sequence.
+        // The counter is cleared before the state is set, so that no process finds the old ids in a slot marked absent.
+        // A later CREATE EXTENSION starts a new sequence.
         self.event_ids.forget();
         self.leave_conductor(STATE_ABSENT);
     }
@@ -521,8 +522,8 @@ pub fn completed_transactions() -> u64 {
     unsafe { std::ptr::read_volatile(&raw const (*pg_sys::ShmemVariableCache).xactCompletionCount) }
 }
 
-/// Has the whole database default_transaction_read_only on? Then no worker writes. The server's own setting is the one that the
-/// launcher has read.
+/// Has the whole database default_transaction_read_only on? Then no worker writes. The server's own setting is the one
+/// that the launcher has read.
 pub fn frozen() -> Option<read_only::Level> {
     read_only::frozen(|| shared().read_only.load(Ordering::Acquire))
 }

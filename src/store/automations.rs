@@ -8,7 +8,7 @@ use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity::as_engine;
 use crate::pg::table_scan::each_row;
 
-/// What the router needs of an active automation.
+/// The parts of an active automation that the router needs.
 #[derive(Clone, Debug)]
 pub struct ActiveVersion {
     pub automation_id: i32,
@@ -58,7 +58,7 @@ pub fn versions(ids: &[i32]) -> Vec<StoredVersion> {
     })
 }
 
-/// Differs whenever a definition has changed in this snapshot: count and sum of the changes.
+/// Differs whenever this snapshot sees another change of a definition: count and sum of the changes.
 pub fn fingerprint() -> (i64, i64) {
     let (mut rows, mut count, mut sum) = (0, 0, 0i64);
     each_row("definition_change", |row| {
@@ -80,7 +80,7 @@ pub fn notes_pile_up() -> bool {
     NOTES.get() >= MANY_NOTES
 }
 
-// The newest stay: transactions that are still open may have noted changes beside them, with ids like theirs.
+// The newest notes stay: transactions that are still open may have written notes with ids near theirs.
 const FOLD_NOTES: &str = "
     WITH gone AS (
         DELETE FROM automation_internal.definition_change AS c
@@ -91,7 +91,7 @@ const FOLD_NOTES: &str = "
       FROM gone AS g
     HAVING pg_catalog.count(*) > 0";
 
-/// Makes one note of the older ones. What they say together stays the same.
+/// Folds the older notes into one that says the same as all of them together.
 pub fn fold_notes() {
     as_engine(|| execute(FOLD_NOTES, &[]));
     NOTES.set(0);
@@ -152,13 +152,14 @@ const LOCK: &str = "
        AND a.status <> 'dropped'
        FOR UPDATE OF a";
 
-/// The automation of a name and a tenant, or of no tenant, locked against other changes of it until this transaction ends.
+/// The automation of a name and a tenant, or of no tenant, locked against other changes of it until this transaction
+/// ends.
 pub fn lock(name: &str, tenant: Option<&str>) -> Option<Automation> {
     as_engine(|| query_one(LOCK, &[name.into(), tenant.into()], read))
 }
 
 impl Automation {
-    /// Records in the audit what the current user did to the automation. Its tenant is among the details.
+    /// Records in the audit an act of the current user on the automation. Its tenant is among the details.
     pub fn audit(&self, action: &str, mut details: serde_json::Value) {
         if let Some(tenant) = &self.tenant {
             details["tenant"] = tenant.as_str().into();
@@ -225,7 +226,7 @@ const ADD_VERSION: &str = "
      WHERE a.id = $1
  RETURNING a.version, a.version_id";
 
-/// What add_version() writes.
+/// The row that add_version() writes.
 pub struct NewVersion<'a> {
     /// Patterns of the engine's own events that start it.
     pub listens_to: &'a [String],
@@ -281,8 +282,8 @@ const PAUSE_BY_SYSTEM: &str = "
      WHERE a.id = (SELECT s.id FROM automation_internal.automation AS s
                     WHERE s.id = $1 AND s.status = 'active' FOR UPDATE SKIP LOCKED)";
 
-/// Pauses an automation for its own good. False if it is not active, or somebody is changing it: an executor must not wait
-/// for them, who may wait for its runs.
+/// Pauses an automation by a decision of the engine. False if it is not active, or another session is changing it:
+/// an executor must not wait for that session, which may wait for the executor's runs.
 pub fn pause_by_system(id: i32, details: &serde_json::Value) -> bool {
     let args = [id.into(), Arg::timestamp(clock::now()), Arg::jsonb(&details.to_string())];
     let paused = as_engine(|| execute(PAUSE_BY_SYSTEM, &args)) == 1;
@@ -327,7 +328,7 @@ const PENDING: &str = "
      ORDER BY d.id
        FOR UPDATE SKIP LOCKED";
 
-/// Queued dispatches of an automation that no executor has in hand.
+/// Queued dispatches of an automation that no executor has locked.
 pub fn pending(id: i32) -> Vec<(pg_sys::Oid, i64)> {
     as_engine(|| query(PENDING, &[id.into()], |row| row.oid(1).zip(row.int8(2)))).into_iter().flatten().collect()
 }
@@ -380,10 +381,11 @@ const STAYS: &str = "
      WHERE a.id = $1
        FOR SHARE SKIP LOCKED";
 
-/// May its runs, of this tenant or of none, go on? Stays so until this transaction ends. None while another session is changing
-/// the automation.
+/// May the runs of the automation, of this tenant or of none, go on? Stays so until this transaction ends. None while
+/// another session is changing the automation.
 pub fn stays_as_it_is(automation: i32, tenant: Option<&str>) -> Option<bool> {
     let stays = as_engine(|| query_one(STAYS, &[automation.into()], |row| row.bool(1))).flatten()?;
-    // With the automation's row locked, no pause comes or goes. A statement of its own sees what was committed before the lock.
+    // With the automation's row locked, no pause comes or goes. A statement of its own sees all that was committed
+    // before the lock.
     Some(stays && !super::tenant_pauses::is_paused(automation, tenant))
 }

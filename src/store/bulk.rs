@@ -1,4 +1,4 @@
-//! Bulk jobs: their rows, what became of them, and how far each is.
+//! Bulk jobs: their rows, the outcomes of the rows, and how far each job is.
 use automation_core::bulk::{Counts, JobState};
 use automation_core::machine::JobItem;
 use pgrx::pg_sys;
@@ -10,14 +10,14 @@ use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity::as_engine;
 use crate::pg::snapshot::Snapshot;
 
-/// What the rows of a job are taken for.
+/// How the rows of a job are read: as entities, or as payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowsAs {
     /// Entities that have just come into being.
     Created,
     /// Entities that have just got all their values.
     Updated,
-    /// What an event carries.
+    /// Payloads of custom events.
     Event,
 }
 
@@ -65,11 +65,11 @@ pub struct NewJob<'a> {
 pub struct Step<'a> {
     pub run_id: i64,
     pub no: i32,
-    /// Its run goes on while the automation is paused.
+    /// The step's run goes on while the automation is paused.
     pub finishes: bool,
     /// JSON: the event that the run is about.
     pub event: &'a str,
-    /// JSON: what the runs of the rows see of it.
+    /// JSON: the variables and results of the step's run that the runs of the rows can see.
     pub surroundings: &'a str,
 }
 
@@ -119,7 +119,7 @@ pub fn insert(job: &NewJob<'_>) {
     });
 }
 
-/// A job as whoever tends it sees it.
+/// A job as the executor that tends it sees it.
 #[derive(Clone, Debug)]
 pub struct Job {
     pub id: i64,
@@ -152,12 +152,12 @@ pub struct Job {
     pub started_at: Option<Micros>,
     /// Name of the automation.
     pub automation: String,
-    /// Its rows may begin.
+    /// The job's rows may begin.
     pub active: bool,
 }
 
 impl Job {
-    /// Who is to be told that it should be tended.
+    /// The address of a dispatch that has the job tended; the job's number stands for the run's.
     pub fn waiter(&self) -> Waiter {
         Waiter {
             run_id: self.id,
@@ -169,8 +169,8 @@ impl Job {
     }
 }
 
-/// The columns that `read` reads, and where they come from. The latest look is found from the end of its index: the dead
-/// rows of earlier looks, which stay while a session holds an old snapshot, are not passed.
+/// The columns that `read` reads, and where they come from. The latest look is found from the end of its index: the
+/// dead rows of earlier looks, which stay while a session holds an old snapshot, are not passed.
 macro_rules! jobs {
     () => {
         "
@@ -253,8 +253,8 @@ pub fn cancels_rows(id: i64) -> bool {
 
 pub const LOCK: &str = "SELECT FROM automation_internal.bulk_job AS j WHERE j.id = $1 FOR UPDATE SKIP LOCKED";
 
-/// Locks a job unless another process tends it at the moment. The job is read after the lock was taken: an earlier snapshot
-/// would not have the last look of the process that held the lock before.
+/// Locks a job unless another process tends it at the moment. The job is read after the lock was taken: an earlier
+/// snapshot would not have the last look of the process that held the lock before.
 pub fn lock(id: i64) -> Option<Job> {
     let locked = as_engine(|| execute(LOCK, &[id.into()])) > 0;
     locked.then(|| find(id))?
@@ -294,7 +294,7 @@ const TEXTS: &str = "
       FROM automation_internal.bulk_job AS j
      WHERE j.id = $1";
 
-/// The query of a job, what is bound to it, and where it finds its tables.
+/// The query of a job, its parameters, and its search_path.
 pub fn query_of(id: i64) -> Option<(String, String, String)> {
     as_engine(|| query_one(TEXTS, &[id.into()], |row| Some((row.text(1)?, row.text(2)?, row.text(3)?)))).flatten()
 }
@@ -324,7 +324,7 @@ const ADD_LOOK: &str = "
             counted_at, speed, seen)
     VALUES ($1, $2 + 1, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14::float8, $15::pg_snapshot)";
 
-/// Writes what changes of a job that is locked.
+/// Writes the changeable columns of a job that is locked.
 pub fn save(job: &mut Job) {
     let time = |at: Option<Micros>| Arg::maybe_timestamp(at);
     let state: [Arg; 6] = [
@@ -466,7 +466,7 @@ pub fn under_way(job: i64, issued: i64, limit: i64) -> Vec<i64> {
         .collect()
 }
 
-/// What became of one row.
+/// The outcome of one row.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub item: JobItem,
@@ -487,7 +487,7 @@ const ADD_OUTCOMES: &str = "
      WHERE o.status = 'again'
        AND o.run_id = excluded.run_id";
 
-/// Puts down what became of rows. Returns how many of them had no outcome yet.
+/// Records the outcomes of rows. Returns how many of them had no outcome yet.
 pub fn add_outcomes(outcomes: &[Outcome]) -> u64 {
     if outcomes.is_empty() {
         return 0;

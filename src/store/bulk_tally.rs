@@ -1,4 +1,5 @@
-//! What batches of runs add to the counters of a bulk job, until the next look at the job takes it in.
+//! Tallies: rows that batches of runs append to count for a bulk job, until the next look at the job adds them to its
+//! counters.
 use pgrx::pg_sys;
 
 use super::bulk::Job;
@@ -7,7 +8,7 @@ use crate::pg::engine_sql::{Row, query_one};
 use crate::pg::identity::as_engine;
 use crate::pg::snapshot::{Snapshot, assigned_transaction};
 
-/// What a batch of runs adds to the counters of a job.
+/// The numbers that a batch of runs adds to the counters of a job.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub completed: i64,
@@ -71,8 +72,8 @@ macro_rules! take {
     };
 }
 pub const TAKE_FROM: &str = take!(">=");
-// One transaction at a time. Compared with a list, by ANY or a join, every tally of the job would be read: the table was
-// empty when the statement was planned.
+// One transaction at a time. Compared with a list, by ANY or a join, every tally of the job would be read: the table
+// was empty when the statement was planned.
 pub const TAKE_OF: &str = take!("=");
 
 fn read_tally(row: &Row<'_>) -> (Tally, Option<Snapshot>) {
@@ -89,8 +90,9 @@ fn read_tally(row: &Row<'_>) -> (Tally, Option<Snapshot>) {
     (tally, row.text(8).and_then(|text| Snapshot::parse(&text)))
 }
 
-/// Takes in what the batches since the last look have counted. The job is locked. Only tallies of transactions that the
-/// last look did not see are read: those of older transactions are dead, and may be many while a session holds an old snapshot.
+/// Takes in the tallies of the batches since the last look. The job is locked. Only tallies of transactions that the
+/// last look did not see are read: those of older transactions are dead, and may be many while a session holds an old
+/// snapshot.
 pub fn take(job: &mut Job) -> Tally {
     let take = |sql: &'static str, which: &str| {
         as_engine(|| query_one(sql, &[job.id.into(), which.into()], read_tally)).unwrap_or_default()
@@ -103,12 +105,13 @@ pub fn take(job: &mut Job) -> Tally {
         seen = now;
     }
     for xid in &job.seen.in_progress {
-        // The snapshot of this statement is later than that of the first, so it may take tallies that the first did not see.
-        // A tally is deleted when it is taken, so none is taken twice.
+        // The snapshot of this statement is later than that of the first, so it may take tallies that the first did not
+        // see. A tally is deleted when it is taken, so none is taken twice.
         sum.add(take(TAKE_OF, &xid.to_string()).0);
     }
     if let Some(mut seen) = seen {
-        // A snapshot never lists the transaction that takes it. Tallies that this transaction may still add are for the next look.
+        // A snapshot never lists the transaction that takes it. Tallies that this transaction may still add are for the
+        // next look.
         seen.add_in_progress(assigned_transaction());
         job.seen = seen;
     }

@@ -1,5 +1,5 @@
-//! What the courier does with messages: claims those that are due, and records what became of them. Every record is fenced by
-//! the number of the attempt, so that an answer which comes too late changes nothing.
+//! The courier's statements about messages: claim those that are due, and record their outcomes. Every record is fenced
+//! by the number of the attempt, so that an answer which comes too late changes nothing.
 use pgrx::pg_sys;
 
 use crate::pg::clock::Micros;
@@ -14,8 +14,8 @@ pub struct Due {
     pub automation_id: i64,
 }
 
-// The owner and the part of the address between its second and its third slash. Not how hosts are judged, only how those
-// that hang are told from the others.
+// The owner and the part of the address between its second and its third slash. Not how hosts are judged, only how
+// those that hang are told from the others.
 const DUE: &str = "
     SELECT d.id, d.receiver, d.automation_id
       FROM (SELECT o.id, o.automation_id::bigint AS automation_id, o.next_at,
@@ -36,7 +36,7 @@ pub fn due(now: Micros, full_receivers: &[String], full_automations: &[i64], lim
     found.into_iter().flatten().collect()
 }
 
-/// A message in the courier's hands.
+/// A message that the courier has claimed.
 #[derive(Clone)]
 pub struct Message {
     pub id: i64,
@@ -102,7 +102,7 @@ const CLAIM: &str = "
              WHERE e.owner = o.owner AND e.name = o.endpoint),
            (SELECT a.name FROM automation_internal.automation AS a WHERE a.id = o.automation_id)";
 
-/// Takes messages in hand. To be committed before the first byte of them leaves.
+/// Claims messages. To be committed before the first byte of them leaves.
 pub fn claim(ids: &[i64], boot: i64) -> Vec<Message> {
     as_engine(|| query(CLAIM, &[Arg::int8s(ids), boot.into()], read)).into_iter().flatten().collect()
 }
@@ -114,7 +114,7 @@ const INTERRUPTED: &str = "
      WHERE o.state = 'sending'
      ORDER BY o.id";
 
-/// What a courier that is gone had in hand.
+/// The messages that a courier that is gone was sending.
 pub fn interrupted() -> Vec<Message> {
     as_engine(|| query(INTERRUPTED, &[], read)).into_iter().flatten().collect()
 }
@@ -138,7 +138,7 @@ pub fn next_after(now: Micros) -> Option<Micros> {
 
 const ANY: &str = "SELECT EXISTS (SELECT FROM automation_internal.outbox)";
 
-/// Is anything on its way?
+/// Is a message in the outbox?
 pub fn any() -> bool {
     as_engine(|| query_one(ANY, &[], |row| row.bool(1))).flatten().unwrap_or(false)
 }

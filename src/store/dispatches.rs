@@ -1,4 +1,4 @@
-//! The queue of stage 2.
+//! Dispatches: the queue of runs to start or to wake, filled by the router and worked off by executors.
 use std::rc::Rc;
 
 use pgrx::pg_sys;
@@ -13,7 +13,7 @@ use crate::pg::identity::as_engine;
 pub enum Reason {
     Trigger,
     Manual,
-    /// Something that a wait depends on may have changed.
+    /// A row or state that a wait depends on may have changed.
     Look,
     /// The time of a wait has come.
     Due,
@@ -37,9 +37,9 @@ pub enum Reason {
     Turn,
     /// A trigger with `hold_for` fired.
     Hold,
-    /// Something happened that may break what a trigger holds.
+    /// An event came that may break a hold.
     HoldCheck,
-    /// The time for which a trigger is held has come.
+    /// The deadline of a hold has come.
     HoldOver,
     /// A bulk job is to be tended: its number stands for the run's.
     Bulk,
@@ -74,17 +74,17 @@ impl Reason {
         CODES.iter().find(|(_, known)| *known as i8 == code).map_or(Reason::Trigger, |(reason, _)| *reason)
     }
 
-    /// Does it move a run that waits?
+    /// Does the dispatch move a run that waits?
     pub fn wakes(self) -> bool {
         !self.starts() && !self.holds() && self != Reason::Bulk
     }
 
-    /// Does it begin a run, rather than move one?
+    /// Does the dispatch begin a run, rather than move one?
     pub fn starts(self) -> bool {
         matches!(self, Reason::Trigger | Reason::Manual)
     }
 
-    /// Is it about what a trigger holds?
+    /// Is the dispatch about a hold?
     pub fn holds(self) -> bool {
         matches!(self, Reason::Hold | Reason::HoldCheck | Reason::HoldOver)
     }
@@ -98,7 +98,7 @@ pub struct NewDispatch {
     pub id: i64,
     /// Tenants take turns.
     pub tenant: Option<String>,
-    /// It has to keep its order to what other tenants have queued.
+    /// It has to stay behind the dispatches that other tenants have queued.
     pub behind: bool,
     pub run_id: i64,
     /// The event that starts the run: (id, when).
@@ -120,7 +120,7 @@ pub struct NewDispatch {
 /// Appends dispatches. The unique index over (event, automation, trigger) raises an error rather than let one in twice.
 pub fn insert(rows: &[NewDispatch]) -> bool {
     let held = |row: &&NewDispatch| row.reason == Reason::Hold;
-    // The partial index knows only what fires a trigger with hold_for.
+    // The partial index has only dispatches that fire a trigger with hold_for.
     let plain = append_outside_partial("dispatch", rows.iter().filter(|row| !held(row)).map(cells));
     plain && (!rows.iter().any(|row| held(&row)) || append_plain("dispatch", rows.iter().filter(held).map(cells)))
 }
@@ -211,7 +211,7 @@ const CLAIM_ONE: &str = "
       FROM claimed AS c
       JOIN automation_internal.automation AS a ON a.id = c.automation_id";
 
-/// Locks exactly this dispatch. Empty if it is done, or somebody else has it.
+/// Locks exactly this dispatch. Empty if it is done, or another executor has it locked.
 pub fn claim_one(owner: pg_sys::Oid, id: i64) -> Vec<Dispatch> {
     as_engine(|| query(CLAIM_ONE, &[owner.into(), id.into()], read))
 }
@@ -245,7 +245,7 @@ const QUEUE: &str = "
      ORDER BY d.id
      LIMIT $4";
 
-/// The first dispatches of a stretch of an owner's queue, whoever holds them: (id, ordering key).
+/// The first dispatches of a stretch of an owner's queue, locked ones included: (id, ordering key).
 pub fn queue(owner: pg_sys::Oid, floor: i64, below: i64, limit: i64) -> Vec<(i64, Option<i64>)> {
     as_engine(|| {
         query(QUEUE, &[owner.into(), floor.into(), below.into(), limit.into()], |row| {
@@ -254,7 +254,7 @@ pub fn queue(owner: pg_sys::Oid, floor: i64, below: i64, limit: i64) -> Vec<(i64
     })
 }
 
-/// What the claim passed over because others hold it: (id, ordering key) below the last claimed id.
+/// The dispatches that the claim passed over because others hold them: (id, ordering key) below the last claimed id.
 pub fn passed_over(owner: pg_sys::Oid, floor: i64, last: i64, claimed: &[i64]) -> Vec<(i64, Option<i64>)> {
     let queued = queue(owner, floor, last, i64::MAX);
     // Both are sorted; sorting them apart here is cheaper than a NOT IN.
@@ -272,7 +272,7 @@ const LOCK_FIRST: &str = "
      LIMIT 1
        FOR UPDATE SKIP LOCKED";
 
-/// Locks the first of these dispatches that nobody holds.
+/// Locks the first of these dispatches that no other executor has locked.
 pub fn lock_first(owner: pg_sys::Oid, ids: &[i64]) -> Option<i64> {
     let (first, last) = (ids.iter().min()?, ids.iter().max()?);
     let args = [owner.into(), Arg::int8s(ids), (*first).into(), (*last).into()];
@@ -293,8 +293,8 @@ pub fn at_place(owner: pg_sys::Oid, floor: i64, place: i64) -> Option<i64> {
     as_engine(|| query_one(PLACE, &[owner.into(), floor.into(), place.into()], |row| row.int8(1))).flatten()
 }
 
-// The bounds keep the scan short whatever the planner makes of the list: for a table that was nearly empty when it was
-// analyzed, it would walk everything of the owner, dead rows included.
+// The bounds keep the scan short under any plan for the list: for a table that was nearly empty when it was analyzed,
+// the planner would have all rows of the owner scanned, dead ones included.
 const FINISH: &str = "
     DELETE FROM automation_internal.dispatch AS d
      WHERE d.owner = $1
@@ -322,7 +322,7 @@ const FORGIVE_ATTEMPT: &str = "
        SET attempt = CASE WHEN d.attempt > 0 THEN d.attempt - 1 ELSE 0 END
      WHERE d.owner = $1 AND d.id = $2";
 
-/// The last attempt ended because something else crashed.
+/// The last attempt ended by a crash that the dispatch did not cause: it is not counted.
 pub fn forgive_attempt(owner: pg_sys::Oid, id: i64) {
     as_engine(|| execute(FORGIVE_ATTEMPT, &[owner.into(), id.into()]));
 }
@@ -348,7 +348,7 @@ const FIND_RUN: &str = "
        AND d.reason IN ('t', 'm')
        FOR UPDATE";
 
-/// Locks the dispatch of a run that has not started, waiting for an executor that has it in hand.
+/// Locks the dispatch of a run that has not started, waiting for an executor that has it locked.
 pub fn lock_run(run_id: i64) -> Option<(pg_sys::Oid, i64)> {
     as_engine(|| query(FIND_RUN, &[run_id.into()], |row| row.oid(1).zip(row.int8(2)))).into_iter().flatten().next()
 }
@@ -425,7 +425,7 @@ pub fn is_queued(owner: pg_sys::Oid, run: i64) -> bool {
 
 const IS_LONG: &str = "SELECT FROM automation_internal.dispatch AS d OFFSET 1000 LIMIT 1";
 
-/// Is so much queued that what is not urgent should wait?
+/// Are so many dispatches queued that work which is not urgent should wait?
 pub fn is_long() -> bool {
     as_engine(|| execute(IS_LONG, &[])) > 0
 }

@@ -1,4 +1,4 @@
-//! What triggers with `hold_for` hold, and until when.
+//! Holds: triggers with `hold_for` that have fired, and their deadlines (table `dwell`).
 use std::collections::HashSet;
 
 use pgrx::pg_sys;
@@ -8,7 +8,7 @@ use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity::as_engine;
 
-/// What is held.
+/// A hold.
 #[derive(Clone, Debug)]
 pub struct Dwell {
     /// The run that it becomes.
@@ -34,18 +34,18 @@ pub struct Dwell {
 pub struct Current {
     pub name: String,
     pub version_id: i32,
-    /// It has been active ever since this began to be held, and belongs to the same role.
+    /// The automation has been active ever since the hold began, and belongs to the same role.
     pub active: bool,
 }
 
-/// What a look at a row that others may have in hand comes to.
+/// The result of trying to lock a hold that another session may have locked.
 #[derive(Debug)]
 pub enum Held<T> {
-    /// It is ours until this transaction ends.
+    /// The hold is locked by us until this transaction ends.
     Ours(T),
-    /// Somebody is about to end it, and may yet change his mind.
+    /// Another session has it locked to end it, and may yet roll back.
     InOtherHands,
-    /// There is none.
+    /// There is no such hold.
     Nothing,
 }
 
@@ -61,7 +61,7 @@ const INSERT: &str = "
        AND NOT EXISTS (SELECT FROM automation_internal.tenant_pause AS p
                         WHERE p.automation_id = a.id AND p.tenant = $13)";
 
-/// What begins to be held.
+/// A hold that begins.
 #[derive(Debug)]
 pub struct NewDwell<'a> {
     pub run_id: i64,
@@ -78,7 +78,7 @@ pub struct NewDwell<'a> {
     pub event: &'a Event,
 }
 
-/// Begins to hold. False if the automation is not active any more.
+/// Begins a hold. False if the automation is not active any more.
 pub fn insert(new: &NewDwell<'_>) -> bool {
     let args = [
         new.run_id.into(),
@@ -145,7 +145,7 @@ const EXISTS: &str = "
     SELECT FROM automation_internal.dwell AS d
      WHERE d.automation_id = $1 AND d.trigger_id = $2 AND d.key = $3";
 
-/// Locks what a trigger holds under a key.
+/// Locks the hold of a trigger under a key.
 pub fn lock(automation: i32, trigger: &str, key: &str) -> Held<Dwell> {
     let args: [Arg; 3] = [automation.into(), trigger.into(), key.into()];
     as_engine(|| match query_one(LOCK, &args, read).flatten() {
@@ -158,7 +158,7 @@ pub fn lock(automation: i32, trigger: &str, key: &str) -> Held<Dwell> {
 const LOCK_RUN: &str = dwells!("d.run_id = $1 FOR UPDATE OF d SKIP LOCKED");
 const EXISTS_RUN: &str = "SELECT FROM automation_internal.dwell AS d WHERE d.run_id = $1";
 
-/// Locks what is to become this run.
+/// Locks the hold that is to become this run.
 pub fn lock_run(run: i64) -> Held<Dwell> {
     as_engine(|| match query_one(LOCK_RUN, &[run.into()], read).flatten() {
         Some(found) => Held::Ours(found),
@@ -169,7 +169,7 @@ pub fn lock_run(run: i64) -> Held<Dwell> {
 
 const WAIT_FOR: &str = dwells!("d.run_id = $1 FOR UPDATE OF d");
 
-/// Locks what is to become this run, waiting for whoever has it in hand.
+/// Locks the hold that is to become this run, waiting for the session that has it locked.
 pub fn wait_for(run: i64) -> Option<Dwell> {
     as_engine(|| query_one(WAIT_FOR, &[run.into()], read)).flatten()
 }
@@ -183,7 +183,7 @@ const COUNT_ALL: &str = "
     SELECT FROM automation_internal.dwell AS d
      WHERE d.ordering_key = $1 AND d.automation_id = $2 AND d.trigger_id = $3";
 
-/// Locks all that a trigger holds under an ordering key.
+/// Locks all holds of a trigger under an ordering key.
 pub fn lock_all(ordering_key: i64, automation: i32, trigger: &str) -> Held<Vec<Dwell>> {
     let args: [Arg; 3] = [ordering_key.into(), automation.into(), trigger.into()];
     as_engine(|| {
@@ -202,7 +202,7 @@ const OF_AUTOMATION: &str = dwells!(
        FOR UPDATE OF d SKIP LOCKED"
 );
 
-/// Locks all that an automation holds, but for what an executor has in hand.
+/// Locks all holds of an automation, except those that an executor has locked.
 pub fn of_automation(automation: i32) -> Vec<Dwell> {
     as_engine(|| query(OF_AUTOMATION, &[automation.into()], read)).into_iter().flatten().collect()
 }
@@ -213,7 +213,7 @@ const ORPHANED: &str = dwells!(
        FOR UPDATE OF d SKIP LOCKED"
 );
 
-/// Locks what is held for roles that are gone.
+/// Locks the holds of roles that are gone.
 pub fn orphaned() -> Vec<Dwell> {
     as_engine(|| query(ORPHANED, &[], read)).into_iter().flatten().collect()
 }
@@ -227,7 +227,7 @@ pub fn hear(run: i64, event: &Event) {
 
 const DELETE: &str = "DELETE FROM automation_internal.dwell AS d WHERE d.run_id = $1";
 
-/// It is over. False if somebody else has ended it.
+/// Ends a hold. False if another session has ended it.
 pub fn delete(run: i64) -> bool {
     as_engine(|| execute(DELETE, &[run.into()])) == 1
 }
@@ -236,7 +236,7 @@ const ANY: &str = "
     SELECT EXISTS (SELECT FROM automation_internal.dispatch AS q WHERE q.reason = 'h')
         OR EXISTS (SELECT FROM automation_internal.dwell)";
 
-/// Is anything held at all, or about to be?
+/// Is there any hold, or a dispatch that may begin one?
 pub fn any() -> bool {
     query_one(ANY, &[], |row| row.bool(1)).flatten().unwrap_or(true)
 }
@@ -247,12 +247,12 @@ pub const QUEUED: &str = "
      WHERE q.reason = 'h'
        AND q.ordering_key = ANY ($1)";
 
-/// Under which of these ordering keys something may be about to be held.
+/// Those of these ordering keys under which a queued dispatch may begin a hold.
 pub fn queued(ordering_keys: &[i64]) -> HashSet<i64> {
     query(QUEUED, &[Arg::int8s(ordering_keys)], |row| row.int8(1)).into_iter().flatten().collect()
 }
 
-/// What may be held: automation, trigger and key.
+/// The identity of a possible hold: automation, trigger and key.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub automation_id: i32,
@@ -269,7 +269,7 @@ pub const FIND: &str = "
        AND d.trigger_id = k.trigger_id
        AND d.key = k.key";
 
-/// Which of these are held, by their place in the list.
+/// Which of these holds exist, by their place in the list.
 pub fn find(places: &[Place]) -> HashSet<usize> {
     let automations: Vec<i64> = places.iter().map(|place| i64::from(place.automation_id)).collect();
     let triggers: Vec<&str> = places.iter().map(|place| place.trigger_id.as_str()).collect();
@@ -279,7 +279,7 @@ pub fn find(places: &[Place]) -> HashSet<usize> {
     query(FIND, &args, |row| row.int8(1)).into_iter().flatten().map(|place| place as usize).collect()
 }
 
-// In this order: what has been executed meanwhile is held by then.
+// The queue first, then the holds: a dispatch that is executed between the two reads has its hold by the second.
 const QUEUED_KEYS: &str = "
     SELECT q.ordering_key
       FROM automation_internal.dispatch AS q
@@ -291,7 +291,7 @@ const HELD_KEYS: &str = "
      WHERE d.automation_id = $1
        AND d.trigger_id = $2";
 
-/// Every ordering key under which a trigger holds something, or may be about to.
+/// Every ordering key under which a trigger has a hold, or a queued dispatch may begin one.
 pub fn ordering_keys(automation: i32, trigger: &str) -> Vec<i64> {
     let mut keys = query(QUEUED_KEYS, &[automation.into()], |row| row.int8(1));
     keys.extend(query(HELD_KEYS, &[automation.into(), trigger.into()], |row| row.int8(1)));
@@ -306,7 +306,7 @@ const OF_RUNS: &str = "
       FROM automation_internal.dwell AS d
      WHERE d.run_id = ANY ($1)";
 
-/// The ordering keys of what is to become these runs.
+/// The ordering keys of the holds that are to become these runs.
 pub fn keys_of_runs(runs: &[i64]) -> Vec<(i64, i64)> {
     if runs.is_empty() {
         return Vec::new();

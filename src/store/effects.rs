@@ -1,4 +1,4 @@
-//! What automations make, to find loops.
+//! The effects of automations (the events and rows that they make), kept to find loops.
 use pgrx::pg_sys;
 
 use crate::pg::engine_sql::{Arg, execute, query};
@@ -10,7 +10,7 @@ const SAVE: &str = "
     VALUES ($1, $2, $3)
         ON CONFLICT (automation_id) DO UPDATE SET node = excluded.node, writes = excluded.writes";
 
-/// Remembers what an automation makes; None if that is nothing.
+/// Remembers the effects of an automation; None if it has none.
 pub fn replace(automation: i32, effect: Option<(&str, &str)>) {
     as_engine(|| match effect {
         Some((node, writes)) => execute(SAVE, &[automation.into(), Arg::jsonb(node), Arg::jsonb(writes)]),
@@ -26,8 +26,8 @@ const ACTIVE: &str = "
        AND (a.name <> $1 OR a.tenant IS DISTINCT FROM $2)
        AND ($2 IS NULL OR a.tenant IS NULL OR a.tenant = $2)";
 
-/// What the other active automations make, as (owner, node, writes): of those that can start an automation of this tenant,
-/// or, without a tenant, of all.
+/// The effects of the other active automations, as (owner, node, writes): of those that can start an automation of this
+/// tenant, or, without a tenant, of all.
 pub fn of_others(name: &str, tenant: Option<&str>) -> Vec<(pg_sys::Oid, String, String)> {
     as_engine(|| query(ACTIVE, &[name.into(), tenant.into()], |row| Some((row.oid(1)?, row.text(2)?, row.text(3)?))))
         .into_iter()

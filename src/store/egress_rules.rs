@@ -1,4 +1,4 @@
-//! Where messages may go.
+//! Egress rules: the hosts and networks to which messages of a role may go.
 use pgrx::pg_sys;
 
 use crate::pg::clock::Micros;
@@ -9,7 +9,7 @@ use crate::pg::identity::as_engine;
 pub struct EgressRule {
     /// A name, an address, or `*.suffix`.
     pub host: String,
-    /// Only there; None for the usual ports.
+    /// The one port that is allowed; None for the usual ports.
     pub port: Option<u16>,
     /// Private addresses that the host may have.
     pub cidr: Option<String>,
@@ -40,7 +40,7 @@ pub fn deny(role: pg_sys::Oid, rule: &EgressRule) -> bool {
         == 1
 }
 
-// A superuser is a member of every role, and must not have what was allowed to others only.
+// A superuser is a member of every role, and must not use rules that were made for other roles only.
 const OF: &str = "
     SELECT r.host, r.port, r.cidr::text
       FROM automation_internal.egress_rule AS r
@@ -64,7 +64,7 @@ const FORGET: &str = "
     DELETE FROM automation_internal.egress_rule AS r
      WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS a WHERE a.oid = r.role)";
 
-/// Forgets those of roles that are gone.
+/// Forgets the rules of roles that are gone.
 pub fn forget_dropped() {
     as_engine(|| execute(FORGET, &[]));
 }

@@ -1,4 +1,4 @@
-//! Receivers that have a name.
+//! Endpoints: receivers of messages that have a name.
 use pgrx::pg_sys;
 
 use crate::pg::clock::Micros;
@@ -17,7 +17,7 @@ pub struct Endpoint {
     pub disabled: Option<String>,
 }
 
-// Whoever sets it again has seen to it that it works.
+// Setting an endpoint again enables it: the user who sets it is taken to have repaired it.
 const SET: &str = "
     INSERT INTO automation_internal.endpoint (owner, owner_name, name, url, secret, headers, timeout_ms, max_attempts)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -84,7 +84,7 @@ const DISABLE: &str = "
        SET disabled_at = $3, disabled_reason = $4
      WHERE e.owner = $1 AND e.name = $2 AND e.disabled_at IS NULL";
 
-/// Nothing is to be sent there any more. False if that was so already.
+/// Disables an endpoint: no message is sent there any more. False if it was disabled already.
 pub fn disable(owner: pg_sys::Oid, name: &str, reason: &str, now: Micros) -> bool {
     as_engine(|| execute(DISABLE, &[owner.into(), name.into(), Arg::timestamp(now), reason.into()])) == 1
 }
@@ -93,7 +93,7 @@ const FORGET: &str = "
     DELETE FROM automation_internal.endpoint AS e
      WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS a WHERE a.oid = e.owner)";
 
-/// Forgets those of roles that are gone.
+/// Forgets the endpoints of roles that are gone.
 pub fn forget_dropped() {
     as_engine(|| execute(FORGET, &[]));
 }

@@ -1,4 +1,5 @@
-//! Who listens to the engine's own events, and what those events say.
+//! The automations, runs and subscriptions that listen to the engine's own events, and names for the contents of those
+//! events.
 use automation_core::topic::engine::{Told, Wanted};
 
 use super::{subscriptions, wakes};
@@ -12,7 +13,7 @@ const ADD: &str = "
     SELECT DISTINCT $1, $2, p.pattern
       FROM unnest($3::text[]) AS p (pattern)";
 
-/// What the current version of an automation listens to.
+/// Replaces the patterns that the current version of an automation listens to.
 pub fn replace(automation: i32, version: i32, patterns: &[String]) {
     if patterns.is_empty() && !any_trigger() {
         return;
@@ -44,7 +45,8 @@ const WAITS: &str = "
     SELECT '#'
      WHERE EXISTS (SELECT FROM automation_internal.wake_index AS w WHERE w.source = 'p')";
 
-/// What active automations and waiting runs listen to. Where nobody does, which is usual, this reads no row.
+/// The engine's events that active automations and waiting runs listen to. Without a listener, which is usual, this
+/// reads no row.
 pub fn wanted() -> Wanted {
     let mut patterns: Vec<String> = subscriptions::all().into_iter().map(|told| told.pattern).collect();
     if any_trigger() {
@@ -53,7 +55,7 @@ pub fn wanted() -> Wanted {
     if has_pages("wake_index") {
         let topics = Told::ALL.map(Told::topic);
         let waits = as_engine(|| query(WAITS, &[Arg::texts(&topics)], |row| row.text(1)));
-        // The list of patterns is longer to read than to know that there are none.
+        // Reading the list of patterns takes longer than finding that there are none.
         if waits.iter().flatten().any(|topic| topic == "#") {
             patterns.extend(wakes::patterns());
         }

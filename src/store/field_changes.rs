@@ -1,6 +1,6 @@
 //! The time of the last change of each field that a condition with `for` reads. Only the holder of the router's cursor
-//! writes these times, so no writer waits for another. The list of followed fields is written by every router that finds a
-//! new definition; a worker does not wait there for a session whose transaction is open.
+//! writes these times, so no writer waits for another. The list of followed fields is written by every router that
+//! finds a new definition; a worker does not wait there for a session whose transaction is open.
 use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{Arg, execute, query_one};
 use crate::pg::identity::as_engine;
@@ -66,8 +66,8 @@ pub fn all_changed(kind: &str, at: Micros) {
     as_engine(|| execute(ALL_CHANGED, &[kind.into(), Arg::timestamp(at)]));
 }
 
-// No condition asks for more than 30 days. What is older than that need not be known exactly: it is as if the field
-// had been followed since then.
+// No condition asks for more than 30 days. The time of an older change need not be known exactly: it is as if the
+// field had been followed since then.
 const FORGET_OLD: &str = "
     WITH moved AS (
         UPDATE automation_internal.tracked_field AS t
@@ -75,7 +75,7 @@ const FORGET_OLD: &str = "
          WHERE t.since < $1)
     DELETE FROM automation_internal.field_change AS c WHERE c.changed_at <= $1";
 
-/// Drops what no condition can tell apart any more.
+/// Drops changes that are too old for any condition to tell apart.
 pub fn forget_older_than(at: Micros) {
     as_engine(|| execute(FORGET_OLD, &[Arg::timestamp(at)]));
 }

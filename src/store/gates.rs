@@ -1,4 +1,4 @@
-//! What the gates between an event and a run remember.
+//! The memory of the gates between an event and a run.
 use std::collections::{HashMap, HashSet};
 
 use pgrx::pg_sys;
@@ -192,7 +192,7 @@ pub fn forget_failures(automation_id: i32) {
 /// Which gate refused: (automation, trigger, reason).
 pub type Refused = (i32, i16, &'static str);
 
-/// Adds what a batch has refused.
+/// Adds the refusals of a batch.
 pub fn add_refusals(refusals: &HashMap<Refused, i64>, at: Micros) {
     if refusals.is_empty() {
         return;
@@ -236,7 +236,7 @@ const PRUNE: [&str; 3] = [
     "DELETE FROM automation_internal.execution AS e WHERE e.keep_until < $1",
 ];
 
-/// Forgets what no gate looks at any more.
+/// Forgets rows that no gate looks at any more.
 pub fn prune(before: Micros) {
     for statement in PRUNE {
         as_engine(|| execute(statement, &[Arg::timestamp(before)]));

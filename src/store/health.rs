@@ -1,4 +1,4 @@
-//! What is wrong with the watched tables.
+//! Findings of the health check: faults of the watched tables, and other states that need a person.
 use automation_core::by_name::call;
 
 use super::kinds::ROW_TRIGGER;
@@ -53,8 +53,8 @@ const CAPTURE: &str = "
      WHERE k.relation IS NOT NULL
      ORDER BY k.kind";
 
-/// Tables that have the capture trigger and are not watched, nor below a watched one: their changes are events of a kind
-/// that is not theirs any more. Only those that the caller has some right on.
+/// Tables that have the capture trigger and are not watched, nor below a watched one: their changes are events of a
+/// kind that is not theirs any more. Only those that the caller has some right on.
 const STRAYS: &str = "
     SELECT t.tgrelid::pg_catalog.regclass::text
       FROM pg_catalog.pg_trigger AS t
@@ -68,8 +68,8 @@ const STRAYS: &str = "
                                                  'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER'))
      ORDER BY 1";
 
-/// Tables that were partitions of a watched table and were detached: Postgres takes the capture trigger away then. Only those
-/// that the caller has some right on.
+/// Tables that were partitions of a watched table and were detached: Postgres takes the capture trigger away then. Only
+/// those that the caller has some right on.
 const DETACHED: &str = "
     SELECT w.leaf::pg_catalog.regclass::text, w.relation::pg_catalog.regclass::text
       FROM automation_internal.watched_partition AS w
@@ -81,8 +81,8 @@ const DETACHED: &str = "
                                                  'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER'))
      ORDER BY 1";
 
-/// Tables that have the name under which another table was watched: that table was renamed, and the one that has the name now is
-/// not captured. Only tables on which the caller has some right.
+/// Tables that have the name under which another table was watched: that table was renamed, and the one that has the
+/// name now is not captured. Only tables on which the caller has some right.
 const EXCHANGED: &str = "
     SELECT x.oid::pg_catalog.regclass::text, k.relation::pg_catalog.regclass::text, k.kind
       FROM automation_internal.entity_kind AS k
@@ -126,7 +126,7 @@ const CAPTURED: &str = "captured";
 const NOT_CAPTURED: &str = "not captured";
 
 /// (item, status, detail): one row for each watched table that the caller has a right on, one for all the others
-/// together, and what else needs a person.
+/// together, and other states that need a person.
 pub fn findings() -> Vec<(String, String, Option<String>)> {
     let (user, sees_all) = (current_user(), sees_all_statistics());
     as_engine(|| {

@@ -1,4 +1,4 @@
-//! Runs that ended.
+//! The history: runs that have ended.
 use automation_core::machine::JobItem;
 pub use automation_core::run_state::Ending;
 use pgrx::pg_sys;
@@ -26,25 +26,26 @@ pub struct EndedRun {
     pub output: Option<String>,
     /// JSON: where it stood when it failed.
     pub state: Option<String>,
-    /// It had suspended: the waits that it still had. Not part of the row.
+    /// The waits that were still open, if the run had suspended. Not part of the row.
     pub live: Option<Vec<WaitNote>>,
-    /// Runs that it waited for and that no run waits for any more. Not part of the row.
+    /// Runs that this run waited for and that no run waits for any more. Not part of the row.
     pub abandoned: Vec<i64>,
-    /// The row of a bulk job that it was for. Not part of the row.
+    /// The row of a bulk job that the run was for. Not part of the row.
     pub item: Option<JobItem>,
 }
 
 has_run_header!(EndedRun);
 
 impl EndedRun {
-    /// Is it one row of a bulk step, and so a part of a run that is counted itself?
+    /// Is the run one row of a bulk step, and so a part of a run that is counted itself?
     pub fn is_part(&self) -> bool {
         self.item.is_some() && self.parent.is_some()
     }
 }
 
 /// Appends runs to the history. `ended_at` is by the clock of the session, `recorded_at` by the wall: the partition and
-/// how long it is kept go by the latter, so that a session with a clock of its own cannot fill days that are yet to come.
+/// how long it is kept go by the latter, so that a session with a clock of its own cannot fill days that are yet to
+/// come.
 pub fn insert(ended_at: Micros, recorded_at: Micros, runs: &[EndedRun]) -> bool {
     let text = |value: &Option<String>| value.as_ref().map(|text| text_varlena(text));
     append(
@@ -74,7 +75,7 @@ pub fn insert(ended_at: Micros, recorded_at: Micros, runs: &[EndedRun]) -> bool 
                 run.parent.map(pg_sys::Datum::from),
                 text(&run.output),
                 run.state.as_deref().map(kept_json),
-                // The partition was chosen by it; every row of the batch must fall into that.
+                // The partition was chosen by this time; every row of the batch must belong in that partition.
                 Some(pg_sys::Datum::from(recorded_at)),
             ]
         }),

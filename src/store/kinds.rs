@@ -7,8 +7,8 @@ use crate::pg::engine_sql::{Arg, execute, query, query_one};
 use crate::pg::identity::as_engine;
 use crate::pg::table_scan::each_row;
 
-/// Name of the row trigger of a watched table. Sorts before every name a person gives, so that a row's change is recorded before
-/// other triggers of the table can change the row again.
+/// Name of the row trigger of a watched table. Sorts before every name a person gives, so that a row's change is
+/// recorded before other triggers of the table can change the row again.
 pub const ROW_TRIGGER: &str = "!automation_engine";
 
 /// A kind of entity.
@@ -136,8 +136,8 @@ pub fn watched_as(relation: pg_sys::Oid) -> Option<String> {
 
 const FORGET_FORMER: &str = "DELETE FROM automation_internal.former_kind AS f WHERE f.kind = $1";
 
-/// Keeps a kind that is new, or changes one, which stays its owner's. False if nothing changed, or if another session has
-/// just given the name to something else.
+/// Keeps a kind that is new, or changes one, which stays its owner's. False if nothing changed, or if another session
+/// has just given the name to something else.
 pub fn save(watched: &Watched<'_>, by: pg_sys::Oid) -> bool {
     as_engine(|| {
         execute(FORGET_FORMER, &[watched.kind.into()]);
@@ -268,7 +268,7 @@ const READ_STATE: &str = "
       FROM automation_internal.entity_state AS s
      WHERE s.kind = $1 AND s.entity_id = $2";
 // A lock on the entity's name, for the first writer of an entity that has no row to lock yet. Not an advisory lock:
-// those can be taken by anybody.
+// any role can take those.
 const CLAIM_STATE: &str = "
     INSERT INTO automation_internal.entity_state AS s (kind, entity_id, state, changed_at)
     VALUES ($1, $2, 'null', $3)

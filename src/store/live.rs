@@ -1,4 +1,4 @@
-//! Runs that have suspended.
+//! Live runs: those that wait, are frozen, or are queued behind another run (table `run`).
 use automation_core::gate::mode::ActiveRun;
 use automation_core::run_state::Pause;
 use pgrx::pg_sys;
@@ -17,7 +17,7 @@ use crate::pg::identity::as_engine;
 pub struct LiveRun {
     pub header: RunHeader,
     pub epoch: i32,
-    /// Why it does not execute.
+    /// Why the run does not execute.
     pub pause: Pause,
     pub event: Event,
     /// JSON: where the machine stands.
@@ -27,13 +27,13 @@ pub struct LiveRun {
     pub steps: String,
     /// Name of the automation.
     pub automation: String,
-    /// It may go on.
+    /// The run may go on: its automation is active or lets its runs finish, and is not paused for the run's tenant.
     pub active: bool,
 }
 
 has_run_header!(LiveRun);
 
-/// What a wait is about, for people, and for whoever wakes it.
+/// The subject of a wait, for people, and for the executor that wakes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WaitNote {
     pub no: i32,
@@ -46,19 +46,19 @@ pub struct WaitNote {
     pub due: Option<Micros>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refs: Vec<String>,
-    /// For an event: what the log held already when the wait began.
+    /// For a wait for an event: the place in the log at which the wait began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Seen>,
 }
 
-/// A place in the log: everything visible in the snapshot is before it, and of the transaction itself what it had
-/// written so far.
+/// A place in the log: everything visible in the snapshot is before it, and so are the events that the
+/// transaction itself had written so far.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
     pub snapshot: String,
     pub xid: u64,
     pub up_to: i64,
-    /// What is not before it and cannot be found by its transaction has an id above this one.
+    /// An event that is not before this place and cannot be found by its transaction has an id above this one.
     #[serde(default)]
     pub floor: i64,
 }
@@ -122,8 +122,8 @@ pub const LOCK: &str = concat!(
        FOR UPDATE OF r SKIP LOCKED"
 );
 
-/// Locks those of these runs that no other session moves at the moment, in the order of their numbers: of two runs that can
-/// take the same signal, the one that began first does.
+/// Locks those of these runs that no other session moves at the moment, in the order of their numbers: of two runs that
+/// can take the same signal, the one that began first does.
 pub fn lock(ids: &[i64]) -> Vec<LiveRun> {
     let mut locked: Vec<LiveRun> = as_engine(|| query(LOCK, &[Arg::int8s(ids)], read)).into_iter().flatten().collect();
     // The statement's own order depends on which table of its join the planner reads first.
@@ -138,7 +138,7 @@ const WAIT_FOR: &str = concat!(
        FOR UPDATE OF r"
 );
 
-/// Locks a run, waiting for whoever moves it.
+/// Locks a run, waiting for the session that moves it.
 pub fn wait_for(id: i64) -> Option<LiveRun> {
     as_engine(|| query_one(WAIT_FOR, &[id.into()], read)).flatten()
 }
@@ -189,7 +189,8 @@ const UPDATE: &str = "
        SET epoch = r.epoch + 1, status = $2, state = $3, waits = $4, steps = $5, started_at = $7
      WHERE r.id = $1 AND r.epoch = $6";
 
-/// Writes a run that has moved and suspended again. False if somebody else moved it meanwhile, which its lock prevents.
+/// Writes a run that has moved and suspended again. False if another session moved it meanwhile, which its lock
+/// prevents.
 pub fn update(run: &LiveRun) -> bool {
     let args = [
         run.id.into(),
@@ -284,8 +285,8 @@ const WITH_FOLLOWERS: &str = "
                     WHERE a.id = k.automation_id
                       AND a.version_id <> k.version_id)";
 
-/// The keys of ended runs (automation, version, key) in whose queue there is a run, or may be a run of a newer version that
-/// is not visible yet.
+/// The keys of ended runs (automation, version, key) in whose queue there is a run, or may be a run of a newer version
+/// that is not visible yet.
 pub fn with_followers(ended: &[(i32, i32, &str)]) -> Vec<(i32, String)> {
     if ended.is_empty() {
         return Vec::new();
@@ -350,7 +351,7 @@ const ORPHANED: &str = "
      WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS o WHERE o.oid = a.owner)
      LIMIT 1000";
 
-/// Runs that wait for an owner who is gone.
+/// Live runs of owners that do not exist any more.
 pub fn orphaned() -> Vec<i64> {
     as_engine(|| query(ORPHANED, &[], |row| row.int8(1))).into_iter().flatten().collect()
 }

@@ -1,4 +1,4 @@
-//! What the engine has to say that belongs to no single run, and who changed what.
+//! The engine's log of findings that belong to no single run, the audit of changes by users, and dead letters.
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ const REMEMBERED: usize = 1000;
 /// How many old rows are forgotten at once.
 const SLICE: i64 = 10_000;
 
-/// What makes two entries the same: code, automation, owner, message and detail.
+/// The fields by which two entries count as the same: code, automation, owner, message and detail.
 type Same = (String, Option<i32>, Option<pg_sys::Oid>, String, Option<String>);
 
 /// How many entries there were, by owner and code.
@@ -176,13 +176,15 @@ pub fn audit(action: &str, automation: &str, details: &serde_json::Value) {
     audit_of(None, action, automation, details);
 }
 
-/// Records an act of the current user on something of `owner`, who sees the row as well. The owner stands in the row
-/// itself: names of automations are free again after a drop, and their next owner has no business with it.
+/// Records an act of the current user on something of `owner`; that role sees the row as well. The owner stands in
+/// the row itself: names of automations are free again after a drop, and the next owner of a name must not see the
+/// row.
 pub fn audit_of(owner: Option<pg_sys::Oid>, action: &str, automation: &str, details: &serde_json::Value) {
     audit_as(&names::role_name(current_user()).unwrap_or_default(), owner, action, automation, details);
 }
 
-/// Records an act of the engine itself on something of `owner`, under a name that tells which part of the engine it was.
+/// Records an act of the engine itself on something of `owner`, under a name that tells which part of the engine it
+/// was.
 pub fn audit_as(name: &str, owner: Option<pg_sys::Oid>, action: &str, automation: &str, details: &serde_json::Value) {
     let user = current_user();
     as_engine(|| {
@@ -205,7 +207,7 @@ const DEAD_LETTER: &str = "
     INSERT INTO automation_internal.dead_letter (at, run_id, event_id, automation_id, owner, reason, error)
     VALUES ($1, $2, $3, $4, $5, $6, $7)";
 
-/// Keeps what the engine gave up on.
+/// Keeps a run or event that the engine gave up on as a dead letter.
 pub fn dead_letter(entry: &Entry<'_>, error: &str) {
     as_engine(|| {
         execute(
@@ -223,7 +225,7 @@ pub fn dead_letter(entry: &Entry<'_>, error: &str) {
     });
 }
 
-/// Something the engine gave up on.
+/// A dead letter: a run, an event or a message that the engine gave up on.
 pub struct Letter {
     pub owner: Option<pgrx::pg_sys::Oid>,
     pub run_id: Option<i64>,
@@ -245,7 +247,7 @@ pub fn letter(id: i64) -> Option<Letter> {
 
 const FORGET_LETTER: &str = "DELETE FROM automation_internal.dead_letter AS d WHERE d.id = $1";
 
-/// It is being tried again.
+/// Deletes a dead letter that is being tried again.
 pub fn forget_letter(id: i64) {
     as_engine(|| execute(FORGET_LETTER, &[id.into()]));
 }

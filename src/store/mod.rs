@@ -1,10 +1,10 @@
 //! The only SQL in Rust: typed in, typed out. Nothing here decides anything.
 //!
-//! Lock order of the engine, kept by every path: automation row -> dispatch rows in id order -> run rows -> appended rows.
-//! The router takes router_cursor first but waits for no other row (those of schedules it passes over if a definer, who
-//! holds the automation's row, has them), and no session waits for router_cursor; so no two paths wait for each other in a
-//! circle. drain() beside a conductor takes no router_cursor: its transaction may stay open for long.
-//! Rows of dwell are locked last, and only cancel_run() waits for one.
+//! Lock order of the engine, kept by every path: automation row -> dispatch rows in id order -> run rows -> appended
+//! rows. The router takes router_cursor first but waits for no other row (it passes over those of schedules if a
+//! session that defines the automation, and so holds the automation's row, has them), and no session waits for
+//! router_cursor; so no two paths wait for each other in a circle. drain() beside a conductor takes no router_cursor:
+//! its transaction may stay open for long. Rows of dwell are locked last, and only cancel_run() waits for one.
 pub mod automations;
 pub mod bulk;
 pub mod bulk_tally;

@@ -1,6 +1,6 @@
-//! Numbers that cannot be worked out at the moment: were they outside the range of a trigger before? What was noted before
-//! a pause or a change of the trigger counts for nothing; it stays until it is noted anew or too old, so that nobody who
-//! pauses an automation stands in the router's way.
+//! Remembers of numbers that cannot be worked out at the moment whether they were outside the range of their trigger
+//! before. A row written before a pause or a change of the trigger does not count; it stays until it is written anew or
+//! too old, so that a session that pauses an automation never blocks the router.
 use automation_core::program::Trigger;
 
 use crate::pg::clock::{self, Micros};
@@ -16,7 +16,7 @@ const RECALL: &str = "
        AND m.key = $3
        AND m.fingerprint = $4";
 
-/// Was it outside? None if nothing is known.
+/// Was the number outside the range? None if nothing is known.
 pub fn recall(automation: i32, trigger: &Trigger, key: &str) -> Option<bool> {
     let args = [automation.into(), trigger.id.as_str().into(), key.into(), trigger.fingerprint.into()];
     as_engine(|| query_one(RECALL, &args, |row| row.bool(1))).flatten()
@@ -32,7 +32,7 @@ const REMEMBER: &str = "
        SET fingerprint = excluded.fingerprint, active_since = excluded.active_since, armed = excluded.armed,
            at = excluded.at";
 
-/// Notes whether it was outside.
+/// Notes whether the number was outside the range.
 pub fn remember(automation: i32, trigger: &Trigger, key: &str, armed: bool) {
     let args = [
         automation.into(),
@@ -61,7 +61,7 @@ const MEMORY: Micros = 31 * 86_400_000_000;
 
 const PRUNE: &str = "DELETE FROM automation_internal.numeric_memory AS m WHERE m.at < $1";
 
-/// Forgets what could not be worked out for long.
+/// Forgets numbers that could not be worked out for long.
 pub fn prune(now: Micros) {
     as_engine(|| execute(PRUNE, &[Arg::timestamp(now - MEMORY)]));
 }

@@ -1,4 +1,4 @@
-//! Messages on their way out of the database.
+//! The outbox: messages that wait to be delivered.
 use pgrx::pg_sys;
 
 use crate::pg::clock::Micros;
@@ -29,15 +29,15 @@ pub struct NewMessage<'a> {
     pub next_at: Micros,
 }
 
-/// What a message is known by.
+/// The identifiers of a message.
 pub struct Queued {
     pub id: i64,
     /// Never changes, however often it is sent.
     pub message_id: String,
 }
 
-// The message's id is random and not drawn from a sequence: after a restore to an earlier time the same number may stand
-// for another message, and a receiver would take that for one it has had.
+// The message's id is random and not drawn from a sequence: after a restore to an earlier time the same number may
+// stand for another message, and a receiver would take that for one it has had.
 const INSERT: &str = "
     INSERT INTO automation_internal.outbox (id, message_id, owner, automation_id, run_id, step, event_id, tenant, endpoint,
                                             url, method, headers, body, secret, delivery, timeout_ms, max_attempts,
@@ -92,7 +92,8 @@ pub fn find(id: i64) -> Option<(pg_sys::Oid, String)> {
     as_engine(|| query_one(FIND, &[id.into()], |row| Some((row.oid(1)?, row.text(2)?)))).flatten()
 }
 
-// An endpoint that has moved meanwhile is the one that is meant: that may be why it is sent again.
+// A message that is sent again goes to the present address of its endpoint: a changed address may be why it is sent
+// again.
 macro_rules! queue {
     ($message:literal, $which:literal) => {
         concat!(
@@ -118,7 +119,7 @@ const QUEUE_LETTER: &str = queue!(
     "l.id = $1 AND l.delivery IS NOT NULL"
 );
 
-// Whoever sends it again has seen the letter.
+// The user who sends a message again has seen its dead letter.
 const FORGET_LETTER: &str = "
     DELETE FROM automation_internal.dead_letter AS l
      WHERE l.delivery IS NOT NULL AND (l.delivery ->> 'id')::bigint = $1";

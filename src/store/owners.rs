@@ -7,8 +7,8 @@ use crate::pg::engine_sql::query;
 use crate::pg::identity::{self, as_engine};
 use crate::pg::read_only;
 
-/// Why this role's automations cannot run here, now; None if they can. Asked of the catalog caches after taking in what
-/// other sessions have changed, so the answer is as new as a new log-in would get and depends on no role's rights.
+/// Why this role's automations cannot run here, now; None if they can. Asked of the catalog caches after taking in the
+/// changes of other sessions, so the answer is as new as a new log-in would get and depends on no role's rights.
 pub fn refusal(owner: pg_sys::Oid) -> Option<String> {
     let Some(role) = identity::login_rights(owner) else {
         return Some(format!("role {} does not exist any more", owner.to_u32()));
@@ -83,8 +83,8 @@ const FORGET_WAKES: &str = "
        AND d.reason NOT IN ('t', 'm')
  RETURNING d.run_id";
 
-/// Pauses the automations of roles that are gone and cancels their queued runs. The oid decides: a role that was renamed
-/// is the same owner, a new role of the same name is not. Returns the runs of such roles that were to be woken.
+/// Pauses the automations of roles that are gone and cancels their queued runs. The oid decides: a role that was
+/// renamed is the same owner, a new role of the same name is not. Returns the runs of such roles that were to be woken.
 pub fn retire_dropped() -> Vec<i64> {
     let retired = as_engine(|| query(RETIRE, &[], |row| row.int4(1)));
     if !retired.is_empty() {

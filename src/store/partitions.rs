@@ -74,8 +74,8 @@ fn create(table: Log, day: i64) {
     }
 }
 
-/// Deletes rows of the default partition that are older than a day, some at a time. A whole day that had no partition of
-/// its own is there: the server was down when it should have been made.
+/// Deletes rows of the default partition that are older than a day, some at a time. A whole day that had no partition
+/// of its own is there: the server was down when it should have been made.
 pub fn delete_strays(table: Log, before: i64) -> u64 {
     let Log { name, key, .. } = table;
     let limit = literal(clock::day_start(before));
@@ -131,9 +131,9 @@ const ROWS: &str = "
      WHERE p.oid = $1
      GROUP BY p.reltuples";
 
-/// Gathers the statistics of a whole table if its partitions have changed enough: autovacuum looks at them one by one and
-/// never at the table. A small sample of the few columns that matter is enough for the planner to know that ids are
-/// unique, and reads a tenth of what ANALYZE would by default. Writers go on meanwhile.
+/// Gathers the statistics of a whole table if its partitions have changed enough: autovacuum looks at them one by one
+/// and never at the table. A small sample of the few columns that matter is enough for the planner to know that ids are
+/// unique, and reads a tenth as much as ANALYZE would by default. Writers go on meanwhile.
 pub fn gather_statistics(table: Log) {
     let Some(parent) = names::internal_relation(table.name) else { return };
     let rows = as_engine(|| query(ROWS, &[parent.into()], |row| (row.int8(1), row.int8(2).unwrap_or_default())));

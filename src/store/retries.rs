@@ -1,4 +1,4 @@
-//! Which run repeats which.
+//! Retries: which run repeats which failed run.
 use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{Arg, execute, query_one};
 use crate::pg::identity::as_engine;

@@ -1,4 +1,4 @@
-//! Runs that were asked for but not routed yet.
+//! Runs by their number: asked for and not routed yet, under way, or failed.
 use pgrx::pg_sys;
 
 use crate::pg::engine_sql::{Arg, execute, query, query_one};
@@ -93,7 +93,7 @@ const NOT_ENDED: &str = "
       JOIN automation_internal.automation_version AS v ON v.id = r.version_id
      ORDER BY r.id";
 
-/// Every run that waits or is queued: (run, owner, JSON of what is known).
+/// Every run that waits or is queued: (run, owner, JSON of its known fields).
 pub fn not_ended() -> Vec<(i64, pg_sys::Oid, String)> {
     as_engine(|| query(NOT_ENDED, &[], |row| Some((row.int8(1)?, row.oid(2)?, row.text(3)?))))
         .into_iter()

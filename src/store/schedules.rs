@@ -1,4 +1,4 @@
-//! Triggers by the clock, and what became of their ticks.
+//! Schedules (triggers by the clock), and the outcomes of their ticks.
 use pgrx::pg_sys;
 
 use crate::pg::clock::Micros;
@@ -12,7 +12,7 @@ pub struct Schedule {
     pub automation_id: i32,
     pub trigger_id: String,
     pub timetable: String,
-    /// The last tick that was dealt with, or since when it runs.
+    /// The last tick that was dealt with, or since when the schedule runs.
     pub last_tick: Micros,
     pub next_tick: Option<Micros>,
     /// The run that a tick started last, and its event.
@@ -50,8 +50,9 @@ const TAKE_WAITING: &str = "
                       AND t.status = 'queued')
        FOR UPDATE OF s SKIP LOCKED";
 
-/// Locks the schedules of these automations that have ticks waiting. One that a definer has in hand is left out: whatever
-/// a definer does to a schedule makes an end of what waits, and if it is undone the next tick sees to it.
+/// Locks the schedules of these automations that have ticks waiting. A schedule locked by a session that defines its
+/// automation is left out: every such change of a schedule ends its waiting ticks, and if the change is rolled back the
+/// next tick starts them.
 pub fn take_waiting(automations: &[i64]) -> Vec<Schedule> {
     as_engine(|| query(TAKE_WAITING, &[Arg::int8s(automations)], read)).into_iter().flatten().collect()
 }
@@ -97,7 +98,7 @@ const MOVE_ON: &str = "
        SET last_tick = $2, next_tick = $3, run_id = $4, event_id = $5
      WHERE s.id = $1";
 
-/// All up to its last tick is dealt with.
+/// All ticks of the schedule up to its last one are dealt with.
 pub fn move_on(schedule: &Schedule) {
     let (run, event) = schedule.run.unzip();
     let next = schedule.next_tick.map_or(Arg::no_timestamp(), Arg::timestamp);
@@ -107,7 +108,7 @@ pub fn move_on(schedule: &Schedule) {
 
 const PUT_OFF: &str = "UPDATE automation_internal.schedule AS s SET next_tick = $2 WHERE s.id = $1";
 
-/// Looks at a schedule again at another time. What is due then is what is due now, and more.
+/// Looks at a schedule again at another time. The ticks that are due now are among those due then.
 pub fn put_off(schedule: i64, until: Micros) {
     as_engine(|| execute(PUT_OFF, &[schedule.into(), Arg::timestamp(until)]));
 }
@@ -116,21 +117,21 @@ const UNDER_WAY: &str = "
     SELECT EXISTS (SELECT FROM automation_internal.dispatch AS d WHERE d.event_id = $2 AND d.run_id = $1)
         OR EXISTS (SELECT FROM automation_internal.run AS r WHERE r.id = $1)";
 
-/// Is a run queued, in somebody's hands, or waiting?
+/// Is a run queued, executing, or waiting?
 pub fn is_under_way(run: i64, event: i64) -> bool {
     as_engine(|| query_one(UNDER_WAY, &[run.into(), event.into()], |row| row.bool(1))).flatten().unwrap_or_default()
 }
 
-/// What became of a tick.
+/// A tick and its outcome.
 #[derive(Clone, Debug)]
 pub struct NewTick {
     pub tick: Micros,
     pub status: &'static str,
     pub reason: Option<String>,
     pub run_id: Option<i64>,
-    /// It was missed and is made up for.
+    /// The tick was missed and is made up for.
     pub made_up: bool,
-    /// How many before it were missed.
+    /// How many ticks before this one were missed.
     pub missed: i32,
 }
 
@@ -157,7 +158,7 @@ const RECORD: &str = "
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
         ON CONFLICT (schedule_id, tick) DO NOTHING";
 
-/// Records what becomes of a tick. False if that has been decided before.
+/// Records the outcome of a tick. False if it has been decided before.
 pub fn record(schedule: i64, tick: &NewTick, zone_data: &str, at: Micros) -> bool {
     let args = [
         schedule.into(),
@@ -211,7 +212,7 @@ const ABANDON: &str = "
      WHERE t.schedule_id = $1
        AND t.status = 'queued'";
 
-/// What waits will not be started.
+/// The waiting ticks of the schedule will not be started.
 fn abandon(schedule: i64, reason: &str) {
     execute(ABANDON, &[schedule.into(), reason.into()]);
 }

@@ -10,15 +10,15 @@ pub const ROTATION: i64 = 24 * 3600 * 1_000_000;
 
 /// A secret for the courier.
 pub struct Sealed {
-    /// The only host, or `*.suffix`, that it may be sent to.
+    /// The only host, or `*.suffix`, that the secret may be sent to.
     pub host: Option<String>,
     pub value: Vec<u8>,
     /// The value before, while receivers may still know it.
     pub previous: Option<Vec<u8>>,
 }
 
-// What was valid until now is kept for a while. Somebody who corrects a value twice in a row loses the one before: it was
-// hardly ever used.
+// The value that was valid until now is kept for a while. A user who corrects a value twice in a row loses the first
+// one: it was hardly ever used.
 const SET: &str = "
     INSERT INTO automation_internal.secret AS s (owner, owner_name, name, host, sealed, created_at)
     VALUES ($1, $2, $3, $4, $5, $6)
@@ -86,7 +86,7 @@ const FORGET_PREVIOUS: &str = "
        SET previous = NULL, previous_until = NULL
      WHERE s.previous_until <= $1";
 
-/// Forgets those of roles that are gone, and values that were replaced long ago.
+/// Forgets the secrets of roles that are gone, and values that were replaced long ago.
 pub fn prune(now: Micros) {
     as_engine(|| {
         execute(FORGET, &[]);

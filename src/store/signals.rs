@@ -31,7 +31,7 @@ pub fn insert(signal: &NewSignal<'_>, now: Micros) -> i64 {
     as_engine(|| query_one(INSERT, &args, |row| row.int8(1))).flatten().unwrap_or_default()
 }
 
-// A key, or a tenant, that either side leaves open fits any. Whoever sent it must have the rights of the run's owner.
+// A key, or a tenant, that either side leaves open fits any. The sender must have the rights of the run's owner.
 const TAKE: &str = "
     DELETE FROM automation_internal.signal AS s
      WHERE s.id = (SELECT k.id
@@ -55,10 +55,10 @@ const IS_THERE: &str = "
                       AND EXISTS (SELECT FROM pg_catalog.pg_roles AS r
                                    WHERE r.oid = k.sender AND pg_catalog.pg_has_role(r.oid, $3, 'USAGE')))";
 
-/// What became of an attempt to take a signal.
+/// The result of an attempt to take a signal.
 pub enum Taken {
     Payload(String),
-    /// There is one, but somebody is just taking it: it may come back.
+    /// There is one, but another transaction is taking it: it comes back if that one rolls back.
     InOtherHands,
     Nothing,
 }
@@ -83,7 +83,7 @@ const PRUNE: &str = "
     DELETE FROM automation_internal.signal AS s
      WHERE s.created_at < $1";
 
-/// Forgets signals that nobody took.
+/// Forgets signals that no run took.
 pub fn prune(before: Micros) -> u64 {
     as_engine(|| execute(PRUNE, &[Arg::timestamp(before)]))
 }

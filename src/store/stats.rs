@@ -6,7 +6,7 @@ use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{execute, query_one};
 use crate::pg::identity::as_engine;
 
-/// What one batch adds for one trigger of one automation.
+/// The numbers that one batch adds for one trigger of one automation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub matched: i64,

@@ -9,7 +9,7 @@ use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{execute, query_one};
 use crate::pg::identity::as_engine;
 
-/// What one batch adds for one step.
+/// The numbers that one batch adds for one step.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StepCounts {
     pub completed: i64,
@@ -86,7 +86,7 @@ const SIZES: &str = "
     SELECT pg_catalog.pg_relation_size('automation_internal.stat_step'),
            pg_catalog.pg_relation_size('automation_internal.stat_tenant')";
 
-/// Folds what is larger than so many bytes; rows added meanwhile stay.
+/// Folds the rows of each of the two tables that is larger than so many bytes; rows added meanwhile stay.
 pub fn fold(larger_than: i64) {
     as_engine(|| {
         let sizes = query_one(SIZES, &[], |row| row.int8(1).zip(row.int8(2))).flatten().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Which events are told to which channels.
+//! Subscriptions: which events are told by NOTIFY on which channels.
 use pgrx::pg_sys;
 
 use crate::pg::clock::Micros;
@@ -14,7 +14,7 @@ pub struct Subscription {
     pub channel: String,
 }
 
-/// All of them.
+/// All subscriptions.
 pub fn all() -> Vec<Subscription> {
     let mut found = Vec::new();
     each_row("subscription", |row| {
@@ -59,7 +59,7 @@ const FORGET_DROPPED: &str = "
     DELETE FROM automation_internal.subscription AS s
      WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS a WHERE a.oid = s.role)";
 
-/// Forgets those of roles that are gone.
+/// Forgets the subscriptions of roles that are gone.
 pub fn forget_dropped() -> u64 {
     as_engine(|| execute(FORGET_DROPPED, &[]))
 }

@@ -1,7 +1,7 @@
 //! Tenants for which an automation without a tenant is paused.
 //!
-//! A transaction that adds or removes a row holds a lock on the automation's row until it ends: an executor that is about to
-//! freeze a run because of the pause, and a session that ends the pause, see each other.
+//! A transaction that adds or removes a row holds a lock on the automation's row until it ends: an executor that is
+//! about to freeze a run because of the pause, and a session that ends the pause, see each other.
 use std::collections::HashSet;
 
 use super::automations::note_change;
@@ -47,9 +47,10 @@ const ADD: &str = "
     SELECT EXISTS (SELECT FROM added)
       FROM known AS k";
 
-/// Pauses an automation for a tenant; Some(false) if it was paused already. None if the automation is not active, or another session is changing it: an executor
-/// must not wait for that session, which may wait for its runs. Executors hold the tenant's lock of executions, and a person's
-/// session the automation's row, so that no two transactions add the same row.
+/// Pauses an automation for a tenant; Some(false) if it was paused already. None if the automation is not active, or
+/// another session is changing it: an executor must not wait for that session, which may wait for its runs. Executors
+/// hold the tenant's lock of executions, and a person's session the automation's row, so that no two transactions add
+/// the same row.
 pub fn add(automation: i32, tenant: &str, details: &serde_json::Value) -> Option<bool> {
     let args = [automation.into(), tenant.into(), Arg::timestamp(clock::now()), Arg::jsonb(&details.to_string())];
     let added = as_engine(|| query_one(ADD, &args, |row| row.bool(1))).flatten();
@@ -65,7 +66,8 @@ const REMOVE: &str = "
        AND ($2::text IS NULL OR p.tenant = $2)
  RETURNING p.tenant";
 
-/// Ends the pause for one tenant, or for all. The caller has locked the automation. Returns the tenants that were paused.
+/// Ends the pause for one tenant, or for all. The caller has locked the automation. Returns the tenants that were
+/// paused.
 pub fn remove(automation: i32, tenant: Option<&str>) -> Vec<String> {
     let mut tenants: Vec<String> = as_engine(|| query(REMOVE, &[automation.into(), tenant.into()], |row| row.text(1)))
         .into_iter()

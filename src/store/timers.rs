@@ -1,4 +1,4 @@
-//! Deadlines.
+//! Timers: the deadlines of waits, runs, holds and bulk jobs.
 use std::cell::Cell;
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
 use crate::pg::identity::as_engine;
 
-/// What a timer is for.
+/// The purpose of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TimerKind {
     /// A delay, a try or a timeout is over.
@@ -21,7 +21,7 @@ pub enum TimerKind {
     Arm,
     /// The run has taken too long.
     RunTimeout,
-    /// What a trigger holds has lasted long enough.
+    /// The deadline of a hold has come.
     Held,
     /// The next rows of a bulk job may begin.
     Bulk,
@@ -104,7 +104,7 @@ const FORGET_LOOK: &str = "
     DELETE FROM automation_internal.timer AS t
      WHERE t.run_id = $1 AND t.wait_no = $2 AND t.reason = 'l'";
 
-/// Another time has been found at which to look again.
+/// Removes a wait's timer of kind `Look`, because another time to look again has been found.
 pub fn forget_look(run: i64, wait_no: i32) {
     as_engine(|| execute(FORGET_LOOK, &[run.into(), wait_no.into()]));
 }
@@ -113,12 +113,12 @@ pub fn forget_look(run: i64, wait_no: i32) {
 pub const EVER: Micros = Micros::MIN;
 
 thread_local! {
-    /// This process knows of no timer before that. While somebody holds a snapshot, those that are gone stay at the
+    /// This process knows of no timer before that. While a session holds a snapshot, deleted timers stay at the
     /// beginning of the index, and every look from the beginning passes them all.
     static GONE_BELOW: Cell<Micros> = const { Cell::new(EVER) };
 }
 
-/// Looks for timers from this time on. For whoever hears of every one that is set: the conductor.
+/// Looks for timers from this time on. For the conductor only: it hears of every timer that is set.
 pub fn look_from(at: Micros) {
     GONE_BELOW.set(at);
 }
@@ -139,8 +139,8 @@ pub const TAKE_DUE: &str = "
      WHERE t.ctid = due.place
  RETURNING t.due_at, t.run_id, t.wait_no, t.owner, t.automation_id, t.version_id, t.reason";
 
-/// Takes up to `limit` timers that are due. With `only_for`, only those of roles that this role can become; those of what
-/// is held only if `held`.
+/// Takes up to `limit` timers that are due. With `only_for`, only those of roles that this role can become; those of
+/// holds only if `held`.
 pub fn take_due(now: Micros, limit: i64, only_for: Option<pg_sys::Oid>, held: bool) -> Vec<Timer> {
     let role = only_for.unwrap_or(pg_sys::InvalidOid);
     let from = Arg::timestamp(GONE_BELOW.get());
@@ -169,7 +169,7 @@ const OF_RUN: &str = "
       FROM automation_internal.timer AS t
      WHERE t.run_id = $1";
 
-/// The timers of a run: (wait, what for).
+/// The timers of a run: (wait, purpose).
 pub fn of_run(run: i64) -> HashSet<(i32, TimerKind)> {
     as_engine(|| query(OF_RUN, &[run.into()], |row| row.int4(1).zip(row.char(2).and_then(TimerKind::from_code))))
         .into_iter()

@@ -28,7 +28,7 @@ const ADD: &str = "
        SET settled = excluded.settled, granted_by = excluded.granted_by, granted_at = excluded.granted_at
      WHERE excluded.settled AND NOT g.settled";
 
-/// False if it was there already. A grant for one side only never takes the place of one for both.
+/// Adds a grant. False if it was there already. A grant for one side only never takes the place of one for both.
 pub fn add(grant: &Grant<pg_sys::Oid>, by: pg_sys::Oid) -> bool {
     let args = [
         grant.grantee.into(),

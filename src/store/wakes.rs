@@ -61,7 +61,7 @@ pub struct Wake {
     pub waiter: Waiter,
     pub source: Source,
     pub kind: String,
-    /// None means any.
+    /// None: the wait is for any entity of the kind.
     pub entity_id: Option<String>,
 }
 
@@ -104,7 +104,7 @@ pub fn of_run(run: i64) -> HashSet<i32> {
     as_engine(|| query(OF_RUN, &[run.into()], |row| row.int4(1))).into_iter().flatten().collect()
 }
 
-/// What to look for.
+/// The key of an event or change whose waiters are looked for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     pub source: Source,
@@ -133,7 +133,7 @@ pub const FIND_ANY: &str = "
       JOIN automation_internal.wake_index AS w ON w.source = k.source::\"char\" AND w.kind = k.kind
      ORDER BY k.place, w.run_id, w.wait_no";
 
-/// Who waits for one of these: (place of the key, waiter). A waiter may be found more than once.
+/// The waits for one of these keys: (place of the key, waiter). A waiter may be found more than once.
 pub fn find(keys: &[Key]) -> Vec<(usize, Waiter)> {
     let read = |row: &Row<'_>| {
         let waiter = Waiter {
@@ -193,7 +193,7 @@ pub fn listeners_of_kind(kind: &str) -> Vec<pg_sys::Oid> {
     as_engine(|| query(OF_KIND, &[kind.into()], |row| row.oid(1))).into_iter().flatten().collect()
 }
 
-// From one pattern to the next along the index, however many wait for each.
+// Goes from one pattern to the next along the index, however many runs wait for each.
 const PATTERNS: &str = "
     WITH RECURSIVE p AS (
         (SELECT w.kind FROM automation_internal.wake_index AS w WHERE w.source = 'p' ORDER BY w.kind LIMIT 1)
@@ -209,7 +209,7 @@ pub fn patterns() -> Vec<String> {
     as_engine(|| query(PATTERNS, &[], |row| row.text(1))).into_iter().flatten().collect()
 }
 
-/// Can anybody wait for anything? Never no by mistake.
+/// May a run have a wait in the wake-index? Never false while one has.
 pub fn any() -> bool {
     has_pages("wake_index")
 }

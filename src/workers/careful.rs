@@ -1,5 +1,5 @@
-//! After a crash, what may have been in hand is tried one by one, so that a step that takes the server down is found out.
-//! This chooses what to try next.
+//! Chooses the next dispatch to try after a crash. Dispatches that may have been executing then are tried one by one,
+//! so that a step that takes the server down is found out.
 use std::collections::HashSet;
 
 use pgrx::pg_sys;
@@ -8,28 +8,29 @@ use crate::gucs;
 use crate::signal::shmem::{self, shared};
 use crate::store::dispatches;
 
-/// How far to look for a dispatch that nobody holds back.
+/// How many dispatches to look at for one that no other dispatch holds back.
 const LOOK_AHEAD: i64 = 500;
 
 pub enum Pick {
-    /// There is none.
+    /// There is no dispatch left to try.
     Nothing,
-    /// All that are left are in other hands, or wait for those.
+    /// All dispatches that are left are locked by other executors, or wait for those that are.
     AllHeld,
-    /// This one; its row is locked.
+    /// The dispatch to try; its row is locked.
     Dispatch(i64),
 }
 
-/// Up to where the dispatches of an owner are to be tried one by one: not beyond `below`, where those begin that came
-/// later, and no more of them than can have been in hand at once.
+/// The upper bound of an owner's dispatches that are to be tried one by one: not beyond `below`, where dispatches
+/// begin that were queued later, and at most executors × batch_size of them, the most that can have been executing
+/// at once.
 pub fn end(owner: pg_sys::Oid, floor: i64, below: i64) -> i64 {
     let most = (gucs::executors() as i64 * gucs::batch_size()).max(1);
     dispatches::at_place(owner, floor, most).map_or(below, |id| id.min(below))
 }
 
-/// The first dispatch of an owner that nobody tries and that has to wait for none before it. It alone is locked: several
-/// executors look at the same head of the queue, and each must be able to take what it has chosen.
-/// `put_off` are dispatches whose next try is not due yet.
+/// The first dispatch of an owner that no executor tries and that has to wait for none before it. Only this one is
+/// locked: several executors look at the same head of the queue, and each must be able to take the dispatch that it has
+/// chosen. `put_off` are dispatches whose next try is not due yet.
 pub fn first_free(owner: pg_sys::Oid, floor: i64, below: i64, put_off: &HashSet<i64>) -> Pick {
     let queue = dispatches::queue(owner, floor, below, LOOK_AHEAD);
     if queue.is_empty() {
@@ -41,7 +42,7 @@ pub fn first_free(owner: pg_sys::Oid, floor: i64, below: i64, put_off: &HashSet<
         ids
     };
     while let Some(id) = dispatches::lock_first(owner, &free_heads(&queue, &tried())) {
-        // Somebody may have chosen it and let go of its row between the two looks.
+        // Another executor may have chosen it and released its row between the two looks.
         if !tried().contains(&id) {
             return Pick::Dispatch(id);
         }

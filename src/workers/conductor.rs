@@ -21,7 +21,7 @@ use crate::{gucs, janitor, store};
 
 /// How often a missed hint is looked for.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// How soon to look again at a timer that somebody has locked, in microseconds.
+/// How soon to look again at a timer that another session has locked, in microseconds.
 const HELD_TIMER: i64 = 500_000;
 /// How often, in microseconds, the timers are looked at from the beginning, and the outbox at all, while there is work.
 const ALL_TIMERS: i64 = 10_000_000;
@@ -56,7 +56,8 @@ pub extern "C-unwind" fn automation_conductor_main(argument: pg_sys::Datum) {
     let Some(slot) = shared().database_or_new(database) else { process::exit(1) };
     let ready = in_transaction(|| {
         process::set_application_name(&format!("automation_engine conductor ({})", names::database_name(database)));
-        // A routed batch that a crash loses is routed again; the executor's own commit flushes what it built on.
+        // A routed batch that a crash loses is routed again; the executor's own commit flushes the routing that it
+        // builds on.
         settings::set_session(c"synchronous_commit", c"off");
         settings::set_session(c"search_path", c"pg_catalog, pg_temp");
         settings::set_session(c"default_transaction_isolation", c"read committed");
@@ -93,11 +94,11 @@ struct Conductor {
     failures: u32,
     /// When the next timer is due; 0 if that has to be looked up.
     next_timer: i64,
-    /// There is no timer before that, but those of which a hint told and those of which none could.
+    /// No timer is due before this, except hinted ones and those set without a hint (COMMIT PREPARED gives none).
     timers_from: i64,
-    /// When the timers are next looked at from the beginning, for the sake of the latter.
+    /// When the timers are next looked at from the beginning, for the sake of those set without a hint.
     all_timers_at: i64,
-    /// What the look at the timers in this turn has found.
+    /// When the next timer is due, as found by the look at the timers in this turn.
     timer_found: Option<i64>,
     /// The run up to which the sweep has come.
     swept_to: i64,
@@ -110,7 +111,7 @@ struct Conductor {
     started: bool,
 }
 
-/// What to do after a turn.
+/// How the conductor goes on after a turn.
 enum Next {
     Again,
     Wait(Duration),
@@ -203,7 +204,7 @@ impl Conductor {
         // Under a stream of commits a look per commit would cost more than the commits: let a few gather.
         let rest = self.nap - (passed - self.looked_at);
         if rest > 0 {
-            // Asleep, not waiting on the latch: nobody who commits meanwhile has to send a signal.
+            // Asleep, not waiting on the latch: sessions that commit meanwhile need not send a signal.
             std::thread::sleep(Duration::from_micros(rest as u64));
             return Next::Again;
         }
@@ -275,7 +276,7 @@ impl Conductor {
         match (outcome, self.timer_found) {
             (Ok(_), Some(next)) => self.timers_from = next.min(now),
             (Ok(_), None) => {}
-            // The timers that it took are back.
+            // The timers that the turn took are back.
             (Err(_), _) => {
                 self.timers_from = store::timers::EVER;
                 self.next_timer = 0;
@@ -326,8 +327,9 @@ impl Conductor {
         }
     }
 
-    /// Timers and starts that were planned by a clock which has been set since are planned anew: they would come too late
-    /// after the clock was set back. How often the conductor looks, and keeps house, does not depend on the clock on the wall.
+    /// Timers and starts that were planned by a clock which has been set since are planned anew: they would come too
+    /// late after the clock was set back. How often the conductor looks, and keeps house, does not depend on the clock
+    /// on the wall.
     fn look_at_clock(&mut self, now: i64, passed: i64) {
         match self.steady.look(now, passed) {
             Change::None => return,
@@ -367,7 +369,7 @@ impl Conductor {
         Duration::from_micros((self.next_timer.saturating_sub(now)).clamp(0, 3_600_000_000) as u64 + 500)
     }
 
-    /// Starts and stops whom the work asks for. Says how soon to look again.
+    /// Starts and stops executors and the courier as there is work for them. Says how soon to look again.
     fn attend_workers(&mut self, now: i64) -> Option<Duration> {
         if self.freeze.is_on() {
             return None;
@@ -377,7 +379,6 @@ impl Conductor {
     }
 
     fn after_look(&mut self, now: i64, wait: Duration) -> Next {
-        // What we committed ourselves is no news.
         let pool_wait = self.attend_workers(now);
         if !self.slot.plan_timer(self.next_timer) {
             return Next::Again;
@@ -409,7 +410,7 @@ impl Conductor {
             self.sweep(now);
         }
         if timers {
-            // Also finds what a hint that was lost would have told.
+            // Also finds timers whose hint was lost.
             self.next_timer = self.look_at_timers();
         }
         if !hinted && self.next_timer > now && !crate::event_log::unread::anything_new() {
@@ -421,14 +422,15 @@ impl Conductor {
             Routed::Busy => Look::Busy,
             Routed::Events { events, dispatches, more, owners } => {
                 if self.started {
-                    // A crash undoes a routing that was not flushed, so a run that was routed now may have been routed before
-                    // and have crashed the server. Tried one by one, each attempt is counted in a commit that is flushed.
+                    // A crash undoes a routing that was not flushed, so a run that was routed now may have been routed
+                    // before and have crashed the server. Tried one by one, each attempt is counted in a commit that is
+                    // flushed.
                     self.slot.careful_below.fetch_max(store::dispatches::last_id() + 1, Ordering::AcqRel);
                 }
                 janitor::fold_definition_changes();
                 if self.next_timer <= now {
                     let next = self.look_at_timers();
-                    // One that was due and was not taken is in the hands of somebody who may yet give it back.
+                    // A timer that was due and was not taken is locked by another session, which may yet roll back.
                     self.next_timer = if next <= now && !more { now + HELD_TIMER } else { next };
                 }
                 Look::Routed { events, dispatches, more, owners }
@@ -442,14 +444,14 @@ impl Conductor {
         next
     }
 
-    /// Wakes the executors of everybody who has work queued.
+    /// Wakes the executors of every owner with queued dispatches.
     fn serve_everybody(&mut self, now: i64) {
         if names::extension_installed() && shmem::frozen().is_none() {
             self.pool.work_for(&store::dispatches::owners(), usize::MAX, now);
         }
     }
 
-    /// Has a slice of the runs that wait looked at once more.
+    /// The sweep: has a slice of the runs that wait looked at once more.
     fn sweep(&mut self, now: i64) {
         if let Some(swept) = janitor::sweep_slice(self.swept_to, now) {
             self.pool.work_for(&swept.owners, usize::MAX, now);
@@ -457,7 +459,8 @@ impl Conductor {
         }
     }
 
-    /// The database has become read-only: nothing is begun, no process is started. Runs and deliveries under way end by themselves.
+    /// The database has become read-only: nothing is begun, no process is started. Runs and deliveries under way end by
+    /// themselves.
     fn freeze(&mut self, words: (String, String)) {
         self.slot.events_pending.store(true, Ordering::Release);
         if let Some(message) = self.freeze.begin(words) {
@@ -499,7 +502,8 @@ impl Conductor {
 }
 
 /// How long to let events gather after a look that found so many: longer while many come between two looks, for a look
-/// costs as much as routing some dozens of them. At a low rate nobody waits, and where nobody listens nobody minds.
+/// costs as much as routing some dozens of them. At a low rate runs are not delayed by it, and where no automation
+/// listens there is no run to delay.
 fn next_nap(nap: i64, events: usize, dispatches: usize) -> i64 {
     let (least, most) = if dispatches == 0 { (5_000, 40_000) } else { (500, 4_000) };
     let nap = match events {
@@ -512,7 +516,8 @@ fn next_nap(nap: i64, events: usize, dispatches: usize) -> i64 {
 
 enum Look {
     Gone,
-    /// default_transaction_read_only is on: for what, and the command that ends it.
+    /// default_transaction_read_only is on: the level at which it is set (server, all roles or database), and the
+    /// command that ends it.
     Frozen((String, String)),
     Nothing,
     Busy,

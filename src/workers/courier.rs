@@ -1,5 +1,6 @@
-//! The courier: one per database, started while there are messages to deliver. Claims what is due and commits that, sends with no
-//! transaction open, records what came of it. Runs no SQL of users, and is the only process that opens secrets.
+//! The courier: one per database, started while there are messages to deliver. Claims the messages that are due and
+//! commits that, sends them with no transaction open, records the outcomes. Runs no SQL of users, and is the only
+//! process that opens secrets.
 #![allow(unsafe_code)]
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -22,13 +23,13 @@ use crate::{gucs, janitor};
 
 /// With nothing to deliver for this long, the courier leaves.
 const REST: i64 = 60 * SECOND;
-/// Rows looked at in one go while choosing what to send.
+/// Rows looked at in one go while choosing the messages to send.
 const LOOK_AT: i64 = 256;
 /// How long after its deadline an answer is still waited for.
 const GRACE: i64 = 2 * SECOND;
 /// How long to wait after an error of our own.
 const AFTER_ERROR: i64 = SECOND;
-/// How soon to look again at messages that are due while somebody has them locked.
+/// How soon to look again at messages that are due while another session has them locked.
 const HELD: i64 = SECOND / 2;
 /// When to hand in statistics after work.
 const STATISTICS_DUE: i64 = SECOND;
@@ -50,7 +51,7 @@ pub extern "C-unwind" fn automation_courier_main(argument: pg_sys::Datum) {
     // SAFETY: a worker that logs in as the bootstrap superuser.
     unsafe { pg_sys::BackgroundWorkerInitializeConnectionByOid(database, pg_sys::InvalidOid, 0) };
     let Some(slot) = shared().database(database) else { process::exit(0) };
-    // One at a time: what is marked as being sent, and not by us, was left behind.
+    // One courier at a time: messages marked as being sent by another courier were left behind by one that is gone.
     if !slot.become_courier(clock::now()) {
         process::exit(0);
     }
@@ -83,7 +84,7 @@ pub extern "C-unwind" fn automation_courier_main(argument: pg_sys::Datum) {
 struct Flight {
     message: Message,
     receiver: String,
-    /// When it is over, whatever the sender says.
+    /// When the request is given up, even if the sender has not answered.
     until: i64,
     started_at: i64,
 }
@@ -94,13 +95,13 @@ struct Courier {
     surroundings: Surroundings,
     flights: HashMap<i64, Flight>,
     share: Share,
-    /// What is over and not recorded yet.
+    /// Requests that are over and not recorded yet.
     unrecorded: Vec<Record>,
     /// When to look at the outbox; None until something is put into it.
     look_at: Option<i64>,
     /// Since when there has been nothing to do.
     idle_since: i64,
-    /// Not before then are those that have enough under way looked past.
+    /// Not before then does a claim look past receivers and automations that have enough under way.
     deep_at: i64,
     /// When the last transaction ended, and whether its statistics have been handed in.
     worked_at: i64,
@@ -126,7 +127,7 @@ impl Courier {
 
     fn work(&mut self) -> ! {
         loop {
-            // What is under way is interrupted; the next courier finds it marked.
+            // Requests under way are interrupted; the next courier finds their messages marked.
             if self.slot.courier_stop.load(Ordering::Acquire) || !gucs::enabled() || !gucs::http() {
                 process::exit(0);
             }
@@ -150,7 +151,8 @@ impl Courier {
         let nothing = self.flights.is_empty() && self.unrecorded.is_empty() && self.look_at.is_none();
         let mut until = now + REST;
         if nothing {
-            // Where processes are few, an executor may be waiting for this courier's place, here or in another database.
+            // Where processes are few, an executor may be waiting for this courier's place, here or in another
+            // database.
             let wanted_elsewhere = self.slot.out_of_workers.load(Ordering::Acquire) || processes::is_claimed(now);
             let rest = if wanted_elsewhere || skips("courier_rest") { SECOND } else { REST };
             if now - self.idle_since >= rest {
@@ -181,7 +183,7 @@ impl Courier {
         }
     }
 
-    /// Takes what the senders have brought back, and gives up on those who are late beyond their deadline.
+    /// Takes the answers of the senders, and gives up on requests that are late beyond their deadline.
     fn land(&mut self) {
         let answers = self.senders.answers();
         let now = clock::now();
@@ -199,14 +201,14 @@ impl Courier {
             if let Some(flight) = self.flights.remove(&answer.id).filter(|_| current) {
                 self.share.give_back(&flight.receiver, i64::from(flight.message.automation_id));
                 self.unrecorded.push(Record::of_answer(flight.message, answer));
-                // What is to be sent again may be the next that is due, and room has become free.
+                // A message to be sent again may be the next that is due, and room has become free.
                 self.look_at = Some(0);
             }
         }
     }
 
-    /// Records what is over and claims what is due, in one transaction, since each commit waits for the disk; only after it
-    /// does the first byte of what was claimed leave.
+    /// Records the requests that are over and claims the messages that are due, in one transaction, since each commit
+    /// waits for the disk; only after the commit does the first byte of a claimed message leave.
     fn turn(&mut self, now: i64) {
         let landed = std::mem::take(&mut self.unrecorded);
         if !landed.is_empty() {
@@ -218,11 +220,12 @@ impl Courier {
             if !names::extension_installed() {
                 process::exit(0);
             }
-            // SAFETY: sets a flag of the current transaction: that it was tried must survive a crash, whatever the settings say.
+            // SAFETY: sets a flag of the current transaction: that a message was tried must survive a crash, under any
+            // setting of synchronous_commit.
             unsafe { pg_sys::ForceSyncCommit() };
             landed.iter().for_each(|landed| record(landed, now));
-            // Without a network nothing can be sent, and messages that are not claimed wait. Deliveries under way when the
-            // database becomes read-only are recorded, and no more are begun.
+            // Without a network nothing can be sent, and messages that are not claimed wait. Deliveries under way when
+            // the database becomes read-only are recorded, and no more are begun.
             let may_send = self.surroundings.network.is_some() && shmem::frozen().is_none();
             may_send.then(|| claim(&mut share, &self.surroundings, now, deep))
         });
@@ -247,7 +250,7 @@ impl Courier {
         }
     }
 
-    /// So that one that cannot be stored holds up no other.
+    /// Records each outcome in a transaction of its own, so that one that cannot be stored holds up no other.
     fn record_one_by_one(&mut self, landed: Vec<Record>, now: i64) {
         for landed in landed {
             if in_transaction(|| record(&landed, now)).is_ok() {
@@ -262,7 +265,7 @@ impl Courier {
         }
     }
 
-    /// Sends what was claimed.
+    /// Sends the claimed messages.
     fn set_out(&mut self, claimed: Claimed, now: i64) {
         if !claimed.ready.is_empty() {
             failpoint("delivery_claimed");
@@ -303,26 +306,26 @@ impl Courier {
 struct Claimed {
     ready: Vec<(Message, String, Request)>,
     next: Next,
-    /// How many microseconds it took to look past those that have enough under way.
+    /// How many microseconds it took to look past receivers and automations that have enough under way.
     looked_past_for: Option<i64>,
 }
 
 /// When to look again.
 enum Next {
     At(i64),
-    /// When looking past those that have enough under way is allowed again.
+    /// When looking past receivers and automations that have enough under way is allowed again.
     Deep,
-    /// When something is put into the outbox.
+    /// When a message is put into the outbox.
     Empty,
 }
 
-/// Takes what is due in hand as far as there is room, and settles at once what cannot be sent. If `deep`, as often as it
-/// takes to look past the messages of receivers and automations that have enough under way.
+/// Claims messages that are due as far as there is room, and records at once those that cannot be sent. If `deep`, as
+/// often as it takes to look past the messages of receivers and automations that have enough under way.
 fn claim(share: &mut Share, surroundings: &Surroundings, now: i64, deep: bool) -> Claimed {
     let mut policies = Policies::default();
     let mut ready = Vec::new();
     let began = clock::now();
-    // Those that were full before are passed over by the first look already.
+    // Receivers and automations that were full before are passed over by the first look already.
     let mut looks = usize::from(!share.full_receivers().is_empty() || !share.full_automations().is_empty());
     let mut all_seen = false;
     while share.room() > 0 && !all_seen && (looks == 0 || deep) {
@@ -339,7 +342,7 @@ fn claim(share: &mut Share, surroundings: &Surroundings, now: i64, deep: bool) -
             let Some(Due { receiver, .. }) = taken.remove(&message.id) else { continue };
             match prepare(&message, surroundings, &mut policies, now) {
                 Ok(request) => {
-                    // The request has it; it can be large.
+                    // The request holds the body; it can be large.
                     message.body = None;
                     ready.push((message, receiver, request));
                 }
@@ -349,7 +352,7 @@ fn claim(share: &mut Share, surroundings: &Surroundings, now: i64, deep: bool) -
                 }
             }
         }
-        // Somebody else has them locked.
+        // These messages are locked by another session.
         for due in taken.values() {
             share.give_back(&due.receiver, due.automation_id);
         }
@@ -359,7 +362,8 @@ fn claim(share: &mut Share, surroundings: &Surroundings, now: i64, deep: bool) -
     }
     let full = share.room() == 0 || !share.full_receivers().is_empty() || !share.full_automations().is_empty();
     let next = match full {
-        // What is due is looked at when one of them has landed; what becomes due meanwhile must be known.
+        // Messages that are due are looked at when a request has landed; the time at which the next one becomes due
+        // must be known.
         true if all_seen || share.room() == 0 => deliveries::next_after(now).map_or(Next::Empty, Next::At),
         true => Next::Deep,
         false => deliveries::next().map_or(Next::Empty, Next::At),

@@ -28,7 +28,7 @@ impl CourierKeeper {
         CourierKeeper { database, slot, handle: None, not_before: 0, looked: false }
     }
 
-    /// Looks, once and inside a transaction, whether there is something of which nobody has told.
+    /// Looks, once and inside a transaction, whether there are messages that no session has announced.
     pub fn look(&mut self) {
         if !self.looked {
             self.looked = true;
@@ -38,29 +38,30 @@ impl CourierKeeper {
         }
     }
 
-    /// Nobody may have told of what is in the outbox now: COMMIT PREPARED tells nothing.
+    /// The outbox may hold messages that no session has announced: COMMIT PREPARED announces nothing.
     pub fn look_again(&mut self) {
         self.looked = false;
     }
 
-    /// Starts a courier if one is needed. Says how soon to look again, if that is not when somebody wakes us.
+    /// Starts a courier if one is needed. Says how soon to look again, if that is before another process wakes the
+    /// conductor.
     pub fn attend(&mut self, now: i64) -> Option<Duration> {
         if let Some(handle) = self.handle.filter(|handle| handle.has_ended()) {
             handle.free();
             self.handle = None;
-            // It may have died over its work, or been ended by somebody.
+            // The courier may have died over its work, or been terminated by a session.
             self.looked = false;
             self.not_before = now + AGAIN;
         }
         if self.slot.out_of_workers.load(Ordering::Acquire) {
-            // One that only rests makes room for an executor.
+            // A courier that is idle makes room for an executor.
             self.slot.wake_courier();
         }
         let wanted = gucs::http() && (self.slot.outbox_filled.load(Ordering::Acquire) || !self.looked);
         if !wanted || self.handle.is_some() {
             return None;
         }
-        // One that an earlier conductor has started is on its way out.
+        // A courier that an earlier conductor has started is about to exit.
         if self.not_before > now || self.slot.courier_pid.load(Ordering::Acquire) != 0 {
             return Some(Duration::from_millis(20));
         }

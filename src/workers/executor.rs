@@ -40,7 +40,7 @@ unsafe extern "C-unwind" fn on_exit(_code: i32, argument: pg_sys::Datum) {
     slot.release();
     if let Some(home) = shared().database(shmem::my_database()) {
         if died {
-            // A step may have ended its own process: whoever comes next tries what was in hand one by one.
+            // A step may have ended its own process: the next executor tries the dispatches of this batch one by one.
             home.careful_below.fetch_max(claimed + 1, Ordering::AcqRel);
             home.executor_died.store(true, Ordering::Release);
         }
@@ -66,7 +66,7 @@ pub extern "C-unwind" fn automation_executor_main(argument: pg_sys::Datum) {
     if slot.database.load(Ordering::Acquire) != database.to_u32()
         || slot.owner.load(Ordering::Acquire) != owner.to_u32()
     {
-        // Whoever asked for us has gone meanwhile, and our place with him.
+        // The conductor that started this executor has gone meanwhile, and the slot with it.
         process::exit(0);
     }
     slot.occupy(clock::now());
@@ -74,11 +74,12 @@ pub extern "C-unwind" fn automation_executor_main(argument: pg_sys::Datum) {
     process::at_exit(on_exit, place);
     let named = in_transaction(|| {
         process::set_application_name(&format!("automation_engine executor ({})", names::database_name(database)));
-        // What others do while we work must be seen: each statement has its own snapshot, whatever the role's default is.
+        // Changes that others commit while we work must be seen: each statement has its own snapshot, regardless of the
+        // role's default.
         settings::set_session(c"default_transaction_isolation", c"read committed");
     });
     let Some(home) = shared().database(database).filter(|_| named.is_ok()) else { process::exit(1) };
-    // A batch of one until it is known that runs are quick: a slow one would hold up whatever shares its batch.
+    // A batch of one until it is known that runs are quick: a slow one would hold up the runs that share its batch.
     let limit = 1;
     let claimer = Claimer::new(owner, true);
     let (put_off, told) = (PutOff::default(), Repeats::default());
@@ -86,22 +87,22 @@ pub extern "C-unwind" fn automation_executor_main(argument: pg_sys::Datum) {
         .work()
 }
 
-/// What to do about dispatches from before the server's start.
+/// How to treat dispatches from before the server's start.
 enum Careful {
-    /// Try this one alone.
+    /// Try this dispatch alone.
     Alone(i64),
-    /// Run this one alone, because its automation is slow.
+    /// Run this dispatch alone, because its automation is slow.
     Slow(i64),
-    /// None is left.
+    /// No such dispatch is left.
     Free,
-    /// All that are left are in other hands: there may be work from this one on.
+    /// All such dispatches that are left are locked by other executors: there may be work from this id on.
     From(i64),
-    /// It could not be found out.
+    /// An error prevented the choice: wait and try again.
     Wait,
 }
 
-/// Makes this transaction's commit flush, whatever the owner has set: a count that survives a crash while the run it
-/// counts does not would blame the innocent.
+/// Makes this transaction's commit flush, regardless of the owner's settings: a count that survives a crash while
+/// the run it counts does not would blame the innocent.
 fn durably() {
     // SAFETY: sets a flag of the current transaction.
     unsafe { pg_sys::ForceSyncCommit() }
@@ -125,11 +126,11 @@ fn rest(limit: std::time::Duration) {
     }
 }
 
-/// Executes the deferred triggers of the runs that a transaction has moved. They are user code like the steps: those of a run
-/// alone are shown, can be interrupted, and get as long as automation_engine.step_timeout says; those of several runs that can be
-/// repeated one by one get a short time, after which they are. The commit that follows is not shown: an interruption would end
-/// its wait for a synchronous standby, and the run would have been committed all the same. Returns the automation of a run alone
-/// whose triggers took longer than other runs can wait.
+/// Executes the deferred triggers of the runs that a transaction has moved. They are user code like the steps: the
+/// triggers of a run alone are shown, can be interrupted, and get as long as automation_engine.step_timeout says; those
+/// of several runs, if these can be repeated one by one, get a short time, after which they are repeated so. The commit
+/// that follows is not shown: an interruption would end its wait for a synchronous standby, and the run would have been
+/// committed all the same. Returns the automation of a run alone whose triggers took longer than other runs can wait.
 fn finish_runs(turn: &Turn, can_be_parted: bool) -> Result<Option<i32>, PgError> {
     let began = std::time::Instant::now();
     let shown = turn.only_run.map(running::show_commit);
@@ -220,7 +221,7 @@ impl Executor {
         let owner = claimer.owner;
         let mut slow = None;
         let outcome = in_transaction_until(
-            // A session outlives the rights that it was begun with, and its role.
+            // Asked in each turn: the owner may lose its rights, or be dropped, while the session goes on.
             || {
                 may_work(owner).then(|| {
                     if matches!(work, Work::Only(_)) {
@@ -250,7 +251,7 @@ impl Executor {
                 self.alone = turn.alone;
                 if let (Work::Only(id), true) = (work, self.counted.is_some()) {
                     if turn.runs == 0 && !self.is_gone(id) {
-                        // Somebody looked at it just now; it is still ours to try.
+                        // Another executor has locked it for a moment to look at it; it is still ours to try.
                         process::wait(std::time::Duration::from_millis(2));
                         return Some(true);
                     }
@@ -293,8 +294,8 @@ impl Executor {
         process::exit(0)
     }
 
-    /// Looks once more, in a new snapshot, at the waits that the last commit has armed: what changed between their
-    /// evaluation and that commit may have been routed before they could be seen.
+    /// Looks once more, in a new snapshot, at the waits that the last commit has armed: a change between their
+    /// evaluation and that commit may have been routed before the router could see them.
     fn look_at_armed(&mut self) {
         // A run that goes on may suspend again at once; a loop of waits that are fulfilled must not keep us here.
         for _ in 0..10 {
@@ -416,11 +417,11 @@ impl Executor {
     fn failed(&mut self, failure: &Failure, limit: i64) -> Option<bool> {
         let error = failure.error();
         if running::gave_way(error, nap) {
-            // A run of the batch is being cancelled. The others are none the worse for being run again.
+            // A run of the batch is being cancelled. The others were rolled back with it and can be run again.
             return Some(true);
         }
         if limit > 1 {
-            // One of them spoils the commit of all: find out which.
+            // One run of the batch makes the commit of all fail: find out which, in batches of one.
             self.limit = 1;
             return Some(true);
         }
@@ -459,8 +460,8 @@ impl Executor {
         }
     }
 
-    /// A run could not get a lock, or has lost to another transaction: it is tried again later, as often as it takes, and
-    /// other runs of its owner need not wait for it.
+    /// A run could not get a lock, or has lost to another transaction: it is tried again later, as often as it takes,
+    /// and other runs of its owner need not wait for it.
     fn try_later(&mut self, error: &PgError) -> Option<bool> {
         let Some(head) = self.counted.or(self.claimer.head) else {
             self.failures += 1;

@@ -1,5 +1,5 @@
-//! How workers tell the server's log of a database that is read-only (when that begins and when it ends) and of failures that
-//! repeat (once a minute), instead of once for each time that they notice.
+//! How workers tell the server's log of a database that is read-only (when that begins and when it ends) and of
+//! failures that repeat (once a minute), instead of once for each time that they notice.
 use std::time::{Duration, Instant};
 
 /// The server's log is told the same again after this long.
@@ -44,8 +44,8 @@ impl Freeze {
         self.on.is_some()
     }
 
-    /// The database is read-only. Returns the message for the server's log when that has just begun; a freeze that begins
-    /// again and again is told of once a minute.
+    /// The database is read-only. Returns the message for the server's log when that has just begun; a freeze that
+    /// begins again and again is told of once a minute.
     pub fn begin(&mut self, (place, command): (String, String)) -> Option<String> {
         if self.on.is_some() {
             return None;
@@ -58,8 +58,8 @@ impl Freeze {
         told.then_some(message)
     }
 
-    /// The database can be written to. If it was read-only until now: the message, and whether the server's log was told of the
-    /// beginning.
+    /// The database can be written to. If it was read-only until now: the message, and whether the server's log was
+    /// told of the beginning.
     pub fn end(&mut self) -> Option<(String, bool)> {
         let On { place, since, told } = self.on.take()?;
         let seconds = since.elapsed().as_secs();

@@ -1,5 +1,5 @@
 //! The launcher: one per cluster. Looks which databases there are and keeps a conductor running for each that has the
-//! extension. Level-triggered: every look compares what should run with what does.
+//! extension. Level-triggered: every look compares the conductors that should run with those that do.
 #![allow(unsafe_code)]
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -135,7 +135,8 @@ impl Launcher {
         self.left_out = left_out;
     }
 
-    /// Brings one database to where it should be. True if it must be looked at again soon.
+    /// Starts or frees the conductor of one database as its state demands. True if the database must be looked at again
+    /// soon.
     fn attend(&mut self, slot: &DatabaseSlot, now: i64) -> bool {
         let database = slot.database.load(Ordering::Acquire);
         if self.handles.get(&database).is_some_and(|handle| handle.has_ended()) {
@@ -143,7 +144,8 @@ impl Launcher {
                 handle.free();
             }
             if slot.state.load(Ordering::Acquire) == STATE_STARTING {
-                // It ended before it could say anything: the database refuses connections, or is going away.
+                // The conductor ended before it could report its state: the database refuses connections, or is going
+                // away.
                 let failures = slot.failures.fetch_add(1, Ordering::AcqRel).min(5);
                 slot.retry_at.store(now + (SECOND << failures), Ordering::Release);
                 slot.leave_conductor(STATE_UNKNOWN);

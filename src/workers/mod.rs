@@ -1,4 +1,4 @@
-//! Processes: who is started when, and how they wake each other.
+//! The background processes: which one is started when, and how they wake each other.
 pub mod careful;
 pub mod conductor;
 pub mod courier;

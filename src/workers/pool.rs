@@ -37,8 +37,8 @@ struct Started {
 }
 
 impl Started {
-    /// It frees its slot itself, unless it never got that far; then the slot is still as we reserved it, and is freed
-    /// here. True in that case.
+    /// An executor frees its slot itself, unless it never came up; then the slot is still as we reserved it, and is
+    /// freed here. True in that case.
     fn free_if_never_up(&self, place: usize, database: pg_sys::Oid) -> bool {
         let slot = &shared().executors[place];
         let never_up = slot.registered_at.load(Ordering::Acquire) == self.at
@@ -53,11 +53,11 @@ impl Started {
 
 pub struct Pool {
     database: pg_sys::Oid,
-    /// What was started, by its place in shared memory.
+    /// The executors that were started, by their slot in shared memory.
     executors: HashMap<usize, Started>,
     /// When there was last work for an owner.
     last_work: HashMap<u32, i64>,
-    /// Owners with work for which nobody idle was found, and when to look at them again.
+    /// Owners with work for which no idle executor was found, and when to look at them again.
     waiting: HashMap<u32, i64>,
     /// Owners that cannot have an executor, and why. They wait without being served, so no other owner makes room for
     /// them.
@@ -66,7 +66,8 @@ pub struct Pool {
 
 impl Pool {
     pub fn new(database: pg_sys::Oid) -> Self {
-        // What a predecessor asked for and never came up; one that does come up now finds its place gone and leaves.
+        // Slots of executors that a former conductor asked for and that never came up; one that does come up now finds
+        // its slot gone and exits.
         shared()
             .executors_of(database)
             .filter(|slot| slot.pid.load(Ordering::Acquire) == 0)
@@ -92,7 +93,7 @@ impl Pool {
             let enough = dispatches <= gucs::batch_size() as usize;
             let mut idle = false;
             for slot in self.of(owner) {
-                // Also a busy one: it may be about to sleep, having looked before our commit.
+                // A busy executor is woken too: it may be about to sleep, having looked before our commit.
                 slot.wake();
                 idle |= slot.pid.load(Ordering::Acquire) != 0 && slot.busy_since.load(Ordering::Acquire) == 0;
                 if idle && enough {
@@ -145,7 +146,7 @@ impl Pool {
             }
         }
         let oid = pg_sys::Oid::from(owner);
-        // What his executors know to be done need not be passed over again, see Claimer::floor.
+        // Dispatches that the owner's executors know to be done need not be passed over again, see Claimer::floor.
         let floor = slots.iter().map(|slot| slot.floor()).max().unwrap_or(0);
         let queued = in_transaction(|| dispatches::queued(oid, floor, slots.len() as i64 + 1)).unwrap_or(0);
         if queued == 0 {
@@ -162,7 +163,7 @@ impl Pool {
                 return Some(now + 5 * PATIENCE);
             }
             if idle {
-                // Work is there and somebody is free: it was woken, and will take it.
+                // There is work and an idle executor: it was woken, and will take it.
                 slots.iter().for_each(|slot| slot.wake());
                 return Some(now + PATIENCE);
             }
@@ -286,7 +287,7 @@ impl Pool {
                 self.waiting.insert(started.owner, clock::now() + REFUSED_WAIT);
                 continue;
             }
-            // It may have left work behind, unless it went because there was none for long.
+            // The executor may have left work behind, unless it exited because there was none for long.
             let now = clock::now();
             let quiet = self.last_work.get(&started.owner).is_none_or(|at| now - at > QUIET);
             if died || !quiet {
@@ -294,7 +295,7 @@ impl Pool {
             }
         }
         if died {
-            // Not faster than this, should the next one die as well.
+            // No sooner than this, should the next executor die as well.
             let soon = clock::now() + DIED_WAIT;
             self.waiting.values_mut().for_each(|at| *at = (*at).max(soon));
         }

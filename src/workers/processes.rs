@@ -34,9 +34,9 @@ pub fn started(asker: u64) {
     let _ = shared().process_claimed_by.compare_exchange(asker, 0, Ordering::AcqRel, Ordering::Acquire);
 }
 
-/// No process can be started for this asker, which has none. An executor that another owner has beyond its first and that
-/// did not leave when asked is ended; its batch is rolled back and stays queued. If there is no such executor, another is
-/// asked to leave: an idle one at once, a busy one after its batch.
+/// No process can be started for this asker, which has none. An executor that another owner has beyond its first and
+/// that did not leave when asked is ended; its batch is rolled back and stays queued. If there is no such executor,
+/// another is asked to leave: an idle one at once, a busy one after its batch.
 pub fn make_room(asker: u64, now: i64) {
     if !may_start(asker, now) {
         return;

@@ -25,7 +25,7 @@ struct Entry {
     until: Instant,
 }
 
-/// What to do about a dispatch that was put off again.
+/// For how long a dispatch that was put off again has failed, and whether to log that.
 #[derive(Debug, PartialEq)]
 pub struct Delay {
     /// For how long it has been tried.

@@ -1,6 +1,6 @@
 //! Making way for commands that need a database, or our tables, to themselves: DROP DATABASE, ALTER DATABASE RENAME and
-//! SET TABLESPACE, CREATE DATABASE TEMPLATE, DROP EXTENSION, ALTER EXTENSION UPDATE. The session that runs one asks the workers of that
-//! database to leave, waits until they have, and lets them return when its transaction ends.
+//! SET TABLESPACE, CREATE DATABASE TEMPLATE, DROP EXTENSION, ALTER EXTENSION UPDATE. The session that runs one asks the
+//! workers of that database to leave, waits until they have, and lets them return when its transaction ends.
 #![allow(unsafe_code)]
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -14,7 +14,8 @@ use crate::pg::raw::unguarded;
 use crate::signal::shmem::{DatabaseSlot, STATE_ABSENT, STATE_UNKNOWN, shared};
 use crate::store::kinds;
 
-/// Most milliseconds to wait for workers to leave; then the command goes on and reports what it finds.
+/// Most milliseconds to wait for workers to leave; then the command goes on, and Postgres reports any worker that is
+/// still in its way.
 const PATIENCE_MS: i64 = 10_000;
 
 static mut PREVIOUS: pg_sys::ProcessUtility_hook_type = None;
@@ -35,7 +36,8 @@ pub fn install_hook() {
 }
 
 /// Every utility statement of every session passes here, also of applications that do not use the engine. Postgres' own
-/// work has no guard around it: a guard would raise its errors again without their SQLSTATE, context, position and names.
+/// work has no guard around it: a guard would raise its errors again without their SQLSTATE, context, position and
+/// names.
 #[allow(clippy::too_many_arguments)]
 unsafe extern "C-unwind" fn process_utility(
     statement: *mut pg_sys::PlannedStmt,
@@ -75,7 +77,7 @@ unsafe extern "C-unwind" fn process_utility(
     }
 }
 
-/// Is it a statement that `database_needed` looks into? All others go straight to Postgres.
+/// Is this a kind of statement that `database_needed` looks into? All others go straight to Postgres.
 fn may_need_quiet(tag: pg_sys::NodeTag) -> bool {
     matches!(
         tag,

@@ -34,12 +34,13 @@ pub fn in_transaction<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
 
 /// Executes the deferred triggers of the transaction under way, as its commit would. The commit finds none left.
 pub fn fire_deferred_triggers() -> Result<(), PgError> {
-    // SAFETY: at the end of a worker's transaction, outside of any query; after an ERROR the caller rolls the transaction back.
+    // SAFETY: at the end of a worker's transaction, outside of any query; after an ERROR the caller rolls the
+    // transaction back.
     unsafe { catch(|| unguarded::AfterTriggerFireDeferred()) }
 }
 
-/// The same with something to be done at the end of the transaction, without raising an ERROR; its failure is one of the
-/// commit.
+/// The same with something to be done at the end of the transaction, without raising an ERROR; its failure is one of
+/// the commit.
 pub fn in_transaction_until<R>(
     work: impl FnOnce() -> R,
     at_end: impl FnOnce(&R) -> Result<(), PgError>,
@@ -48,11 +49,11 @@ pub fn in_transaction_until<R>(
     unsafe {
         pg_sys::SetCurrentStatementStartTimestamp();
         pg_sys::StartTransactionCommand();
-        // A worker asks the catalog whether it may write, see `pg::read_only`. Its own session has the setting of the moment at
-        // which it logged in.
+        // A worker asks the catalog whether it may write, see `pg::read_only`. Its own session has the setting of the
+        // moment at which it logged in.
         pg_sys::XactReadOnly = false;
         pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
-        // Nothing is known yet of what the transaction is about.
+        // The subject of the transaction is not known yet.
         pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, c"".as_ptr());
     }
     // A callback of an error's report must not outlive the error.
@@ -66,7 +67,7 @@ pub fn in_transaction_until<R>(
     .catch_rust_panic(|error: CaughtError| Err(PgError::from_caught(error)))
     .execute();
     drop(contexts);
-    // SAFETY: as above; after a failure AbortCurrentTransaction cleans up whatever state is left.
+    // SAFETY: as above; after a failure AbortCurrentTransaction cleans up all state that is left.
     let result = unsafe {
         match outcome {
             Ok(value) => {

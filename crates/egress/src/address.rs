@@ -140,8 +140,8 @@ pub fn check_addresses(target: &Target, resolved: &[IpAddr], policy: &Policy) ->
     Ok(checked)
 }
 
-/// Does this server listen there? Which addresses an unspecified one stands for is asked of the system when dialling;
-/// those of which it is known without asking are refused here.
+/// Does this server listen there? The addresses that an unspecified one stands for are asked of the system when
+/// dialling; those that are known without asking are refused here.
 fn is_own(address: IpAddr, port: u16, policy: &Policy) -> bool {
     let local = address.is_loopback() || address.is_unspecified();
     policy.own.iter().filter(|own| own.port() == port).any(|own| {

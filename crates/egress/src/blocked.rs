@@ -1,5 +1,6 @@
-//! Why a request may not leave. The texts are shown to the automation's owner, who must not learn from them what a name
-//! resolves to inside this network: they never hold an address that the owner did not write himself.
+//! The reasons why a request may not leave. The texts are shown to the automation's owner, which must not learn from
+//! them the address to which a name resolves inside this network: they never hold an address that the owner did not
+//! write.
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub enum Blocked {
 }
 
 impl Blocked {
-    /// What is wrong, to follow "blocked by policy: ".
+    /// The reason as a text, to follow "blocked by policy: ".
     pub fn reason(self) -> &'static str {
         match self {
             Blocked::NotAUrl => "the URL cannot be read",

@@ -1,4 +1,4 @@
-//! Dials exactly the addresses that were checked, and makes sure that it is those that answered.
+//! Dials exactly the addresses that were checked, and makes sure that one of them answered.
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
@@ -12,7 +12,7 @@ const MOST_TRIED: usize = 4;
 
 pub enum Failed {
     Blocked(Blocked),
-    /// Nobody could be reached; nothing was sent.
+    /// No address could be reached; nothing was sent.
     Unreachable(String),
 }
 
@@ -73,7 +73,7 @@ fn is_this_machine(address: IpAddr) -> bool {
     });
     match source {
         Ok(source) => source.ip() == address || address.is_loopback() || address.is_unspecified(),
-        // Not routable: it cannot be dialled either.
+        // Not routable: the address cannot be dialled either.
         Err(_) => false,
     }
 }

@@ -1,7 +1,8 @@
 //! Which headers an automation may add to a request.
 use std::fmt;
 
-/// Names that the courier writes itself, or whose meaning would change where the message ends or whom it reaches.
+/// Names that the courier writes itself, or whose meaning would change where the message ends or which receiver it
+/// reaches.
 const OURS: [&str; 14] = [
     "host",
     "content-length",
@@ -24,7 +25,7 @@ pub enum HeaderError {
     /// The name is not a token.
     Name,
     Reserved,
-    /// The value has a character that would end the line, or none that HTTP knows.
+    /// The value has a character that would end the line, or one that HTTP does not know.
     Value,
 }
 

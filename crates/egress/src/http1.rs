@@ -1,5 +1,5 @@
-//! As much of HTTP/1.1 as one request on one connection needs, with a limit on everything the receiver sends. Nothing is
-//! followed, decompressed or kept open.
+//! As much of HTTP/1.1 as one request on one connection needs, with a limit on everything the receiver sends. Nothing
+//! is followed, decompressed or kept open.
 use std::io::{self, Read, Write};
 
 use crate::url_guard::Target;
@@ -11,7 +11,7 @@ const MOST_HEADERS: usize = 100;
 const MOST_BODY_READ: usize = 1024 * 1024;
 pub const MOST_BODY_KEPT: usize = 64 * 1024;
 
-/// What the receiver said.
+/// The receiver's answer.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Response {
     pub status: u16,
@@ -23,7 +23,7 @@ pub struct Response {
 #[derive(Debug)]
 pub enum ReadError {
     Io(io::Error),
-    /// What came is not an answer in HTTP/1.
+    /// The bytes that came are not an answer in HTTP/1.
     NotHttp(&'static str),
 }
 
@@ -72,8 +72,8 @@ struct Head {
     length: usize,
 }
 
-/// Reads the answer. Once its head is there the outcome is known: what the receiver then does with the body, or does not
-/// do, changes only how much of it is kept: at most `kept` bytes.
+/// Reads the answer. Once its head is there the outcome is known: the way in which the receiver then sends the body, or
+/// does not, changes only how much of it is kept: at most `kept` bytes.
 pub fn read_response(from: &mut impl Read, method: &str, kept: usize) -> Result<Response, ReadError> {
     let mut reader = Reader { from, buffer: Vec::new(), ended: false };
     let mut heads = 0;

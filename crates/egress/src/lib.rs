@@ -1,6 +1,6 @@
-//! How a request leaves the database: which URL may be named, which address may be dialled, how the message is signed and
-//! how it is sent within one deadline whatever the receiver does. Knows nothing of Postgres, so that all of it can be
-//! tested against hostile receivers without a server.
+//! How a request leaves the database: which URL may be named, which address may be dialled, how the message is signed
+//! and how it is sent within one deadline that no receiver can extend. Knows nothing of Postgres, so that all of it can
+//! be tested against hostile receivers without a server.
 mod address;
 mod blocked;
 mod connect;

@@ -1,8 +1,9 @@
-//! Keeps the values of secrets out of what is recorded of an answer. A receiver that echoes its request, as many do in
-//! errors and in tests, would otherwise show them to every role that may see deliveries.
+//! Keeps the values of secrets out of recorded answers. A receiver that echoes its request, as many do in errors and
+//! in tests, would otherwise show them to every role that may see deliveries.
 //!
-//! The mask is no guard against the receiver, which knows the value and could send it back in any disguise; the mask takes out
-//! the value as it was sent and in the spellings that programs make of a text: JSON, URLs, HTML, base64, hexadecimal.
+//! The mask is no guard against the receiver, which knows the value and could send it back in any disguise; the mask
+//! takes out the value as it was sent and in the spellings that programs make of a text: JSON, URLs, HTML, base64,
+//! hexadecimal.
 use std::fmt;
 
 use base64::Engine;
@@ -95,8 +96,8 @@ impl Mask {
         if value.len() * 2 >= SHORTEST_PART {
             self.needle(Needle::Hex(value.to_vec()));
         }
-        // A text around the value may be encoded as a whole, so the value may begin at any of three places in a group of
-        // base64. The characters at its ends, which depend on its neighbours as well, are left out.
+        // A text around the value may be encoded as a whole, so the value may begin at any of three places in a group
+        // of base64. The characters at its ends, which depend on its neighbours as well, are left out.
         for before in 0..3 {
             let padded = [&[0; 3][..before], value].concat();
             let (from, to) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);

@@ -1,4 +1,5 @@
-//! What the administrator allows: hosts by name, ports, and networks by cidr. Nothing is allowed that no rule names.
+//! The destinations that the administrator allows: hosts by name, ports, and networks by cidr. A destination that no
+//! rule names is refused.
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -6,7 +7,7 @@ use url::Host;
 
 use crate::address::Cidr;
 
-/// What one role may reach.
+/// The destinations that one role may reach.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// May a request travel without TLS?
@@ -14,8 +15,8 @@ pub struct Policy {
     /// Ports that a rule without a port opens.
     pub ports: Vec<u16>,
     pub rules: Vec<Rule>,
-    /// Where this server listens; never dialled, whatever the rules say. An unspecified address stands for every
-    /// address of this machine.
+    /// The addresses on which this server listens; never dialled, even if a rule allows them. An unspecified
+    /// address stands for every address of this machine.
     pub own: Vec<SocketAddr>,
 }
 
@@ -90,7 +91,7 @@ fn parse_host(text: &str) -> Option<Host<String>> {
     is_dialable(&host).then_some(host)
 }
 
-/// Names of ordinary labels only: what a resolver, a certificate and a Host header all read alike.
+/// Names of ordinary labels only: those that a resolver, a certificate and a Host header all read alike.
 pub(crate) fn is_dialable(host: &Host<String>) -> bool {
     let Host::Domain(name) = host else { return true };
     let label = |label: &str| {

@@ -1,5 +1,5 @@
-//! From a name to addresses. The system's resolver knows no deadline, so it runs in a thread of its own, which is left
-//! behind if it is late; of those there can be only so many.
+//! Resolves a name to addresses. The system's resolver knows no deadline, so it runs in a thread of its own, which is
+//! left behind if it is late; the number of such threads is limited.
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::mpsc;
 
 use crate::deadline::Deadline;
 
-/// Resolver threads at the same time, those included that nobody waits for any more.
+/// Resolver threads at the same time, those included whose request has given up waiting.
 const MOST_THREADS: usize = 128;
 /// Addresses looked at; a name with more is refused rather than half checked.
 const MOST_ADDRESSES: usize = 64;
@@ -55,7 +55,7 @@ pub fn resolve(names: &Arc<dyn Resolve>, name: &str, deadline: Deadline) -> Resu
         .stack_size(512 * 1024)
         .spawn(move || {
             let _place = place;
-            // Nobody may be listening any more.
+            // The request may have given up waiting.
             let _ = answer.send(names.resolve(&asked));
         })
         .map_err(|error| format!("no thread for the name service: {error}"))?;

@@ -1,7 +1,7 @@
 //! When a receiver wants to be asked again: seconds, or a date.
 use std::time::Duration;
 
-/// What a Retry-After header says, seen from `now` (seconds since 1970). Nothing if it cannot be read.
+/// The delay that a Retry-After header asks for, seen from `now` (seconds since 1970). Nothing if it cannot be read.
 pub fn retry_after(value: &str, now: i64) -> Option<Duration> {
     let value = value.trim();
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -19,10 +19,10 @@ use crate::resolve::{Resolve, resolve};
 use crate::retry_after::retry_after;
 use crate::url_guard::Target;
 
-/// No exchange takes longer, whatever was asked for.
+/// No exchange takes longer, even if its request allows more.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// What is to be sent, and what its owner may reach.
+/// A request to be sent, and the destinations that its owner may reach.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub target: Target,
@@ -35,14 +35,14 @@ pub struct Request {
     pub mask: Mask,
 }
 
-/// How names are resolved and receivers believed.
+/// How names are resolved and the certificates of receivers are checked.
 #[derive(Clone)]
 pub struct Network {
     pub tls: Arc<ClientConfig>,
     pub names: Arc<dyn Resolve>,
 }
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Answer {
@@ -51,13 +51,13 @@ pub enum Outcome {
         body: Vec<u8>,
     },
     Refused(Blocked),
-    /// It failed before the receiver can have read any of it.
+    /// The attempt failed before the receiver can have read any of the request.
     NotSent(String),
     /// The receiver may have got it.
     Unknown(String),
 }
 
-/// Sends one request and says what became of it; the outcome shows none of the request's secrets. Never takes longer than the
+/// Sends one request and returns its outcome, which shows none of the request's secrets. Never takes longer than the
 /// request's timeout.
 pub fn send(request: &Request, network: &Network) -> Outcome {
     match attempt(request, network) {

@@ -1,14 +1,14 @@
-//! How many requests may be under way at once, and whose: a receiver that hangs, and an automation all of whose receivers
-//! hang, must leave room for the others.
+//! How many requests may be under way at once, and whose: a receiver that hangs, and an automation all of whose
+//! receivers hang, must leave room for the others.
 use std::collections::HashMap;
 
 /// Requests under way, in all and to one receiver of one owner.
 pub const MOST: usize = 64;
 pub const MOST_PER_RECEIVER: usize = 8;
-/// What every automation is left with, however many are at it.
+/// The number of requests that every automation may have under way, however many automations send.
 const LEAST_PER_AUTOMATION: usize = 4;
 
-/// Who is under way.
+/// Counts of the requests under way: all, by receiver and by automation.
 #[derive(Clone, Debug, Default)]
 pub struct Share {
     total: usize,
@@ -17,7 +17,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// How many more may set out.
+    /// How many more requests may begin.
     pub fn room(&self) -> usize {
         MOST - self.total
     }
@@ -26,7 +26,7 @@ impl Share {
         self.total
     }
 
-    /// Sets out, if there is room for this one.
+    /// Counts a request as under way, if there is room for it.
     pub fn take(&mut self, receiver: &str, automation: i64) -> bool {
         if self.total >= MOST || self.is_full(receiver) || self.has_its_share(automation) {
             return false;
@@ -47,19 +47,20 @@ impl Share {
         self.receivers.get(receiver).is_some_and(|count| *count >= MOST_PER_RECEIVER)
     }
 
-    /// One share more than there are automations at it, so that one that comes anew finds room at once.
+    /// Has the automation its share? Room is divided into one share more than there are automations that send, so that
+    /// a new automation finds room at once.
     fn has_its_share(&self, automation: i64) -> bool {
         let has = self.automations.get(&automation).copied().unwrap_or(0);
         let others = self.automations.len() - usize::from(has > 0);
         has >= (MOST / (others + 2)).max(LEAST_PER_AUTOMATION)
     }
 
-    /// Receivers to which nothing more may set out now.
+    /// Receivers to which no further request may be sent now.
     pub fn full_receivers(&self) -> Vec<String> {
         self.receivers.keys().filter(|receiver| self.is_full(receiver)).cloned().collect()
     }
 
-    /// Automations for which nothing more may set out now.
+    /// Automations for which no further request may be sent now.
     pub fn full_automations(&self) -> Vec<i64> {
         self.automations.keys().copied().filter(|automation| self.has_its_share(*automation)).collect()
     }

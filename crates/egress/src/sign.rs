@@ -1,4 +1,4 @@
-//! Standard Webhooks: what a receiver needs to know that a message is ours, unchanged and fresh.
+//! Signs messages as Standard Webhooks asks, so that a receiver can tell that a message is ours, unchanged and fresh.
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use ring::hmac;

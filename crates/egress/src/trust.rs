@@ -1,4 +1,5 @@
-//! Whose certificates are believed: the operating system's trust anchors, and those of a file that the administrator names.
+//! The trust anchors for receivers' certificates: the operating system's, and those of a file that the administrator
+//! names.
 use std::fmt;
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ impl std::error::Error for TrustError {}
 /// How connections are secured. `more` is PEM text with additional trust anchors.
 pub fn client_config(more: Option<&[u8]>) -> Result<Arc<ClientConfig>, TrustError> {
     let mut roots = RootCertStore::empty();
-    // What the system's store has broken is left out; a receiver under it is then simply not believed.
+    // Broken certificates of the system's store are left out; a receiver under one is then not trusted.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(pem) = more {
         let mut added = 0;

@@ -1,4 +1,4 @@
-//! Reads a URL once and judges it. What is sent is made from the parsed parts alone, never from the text again, so
+//! Reads a URL once and judges it. The request is made from the parsed parts alone, never from the text again, so
 //! that no second reader can understand it differently.
 use std::fmt;
 use std::net::IpAddr;
@@ -82,7 +82,7 @@ fn parse(text: &str) -> Result<Target, Blocked> {
     if text.len() > MOST_BYTES {
         return Err(Blocked::NotAUrl);
     }
-    // The parser would drop, trim or turn these; others, to whom the text is shown, would not.
+    // The parser would drop, trim or change these characters; other readers of the text would not.
     if !text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\') {
         return Err(Blocked::OddCharacter);
     }

@@ -2,8 +2,8 @@
 //!
 //! The capture trigger runs inside the user's statement, and a run's history is written by a process that has only
 //! the owner's rights. Forming the tuple and inserting it ourselves costs about a third of an SPI INSERT and needs no
-//! change of identity, because no statement of anybody's is run. Only for tables whose indexes are plain columns and
-//! which have no triggers, generated columns or foreign keys.
+//! change of identity, because no SQL statement is run. Only for tables whose indexes are plain columns and which
+//! have no triggers, generated columns or foreign keys.
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -48,7 +48,8 @@ pub fn leaf(table: &'static str, at: Micros) -> Option<Leaf> {
     }
     let relation = names::internal_relation(&partition_name(table, day))
         .or_else(|| names::internal_relation(&format!("{table}_default")))?;
-    // SAFETY: opened under the lock that an INSERT will take; the copy goes to memory that lives as long as the process.
+    // SAFETY: opened under the lock that an INSERT will take; the copy goes to memory that lives as long as the
+    // process.
     let (descriptor, generation) = unsafe {
         let opened = pg_sys::try_relation_open(relation, pg_sys::RowExclusiveLock as i32);
         if opened.is_null() {
@@ -170,7 +171,8 @@ impl<const N: usize> Texts<N> {
 /// Most bytes of one text in a row of ours: several of them must fit into a tuple, which Postgres limits to 1 GB.
 const MOST_TEXT: usize = 256 << 20;
 
-/// Size of a varlena with so many bytes behind its header. What the header cannot hold is an error, never a wrong length.
+/// Size of a varlena with so many bytes behind its header. A size that the header cannot hold is an error, never a
+/// wrong length.
 fn varlena_size(bytes: usize) -> Result<i32, PgError> {
     let size = i32::try_from(bytes.saturating_add(pg_sys::VARHDRSZ)).ok();
     size.filter(|_| bytes <= MOST_TEXT).ok_or_else(|| PgError {
@@ -189,7 +191,8 @@ pub fn varlena(bytes: &[u8]) -> pg_sys::Datum {
     }
 }
 
-/// A text or json datum of a Rust text, in the database's encoding. A letter that the encoding lacks is written as its number.
+/// A text or json datum of a Rust text, in the database's encoding. A letter that the encoding lacks is written as its
+/// number.
 pub fn text_varlena(text: &str) -> pg_sys::Datum {
     varlena(&server_text::write(text))
 }
@@ -199,8 +202,8 @@ pub fn kept_json(text: &str) -> pg_sys::Datum {
     varlena(&server_text::write_json(text))
 }
 
-/// The value that was drawn last from one of our sequences by anybody, 0 if none was. The current user must be allowed to
-/// ask. None if it is gone.
+/// The value that was drawn last, by any session, from one of our sequences, 0 if none was. The current user must be
+/// allowed to read it. None if the sequence is gone.
 pub fn last_drawn(sequence: &str) -> Option<i64> {
     let oid = names::internal_relation(sequence)?;
     // SAFETY: a built-in function and the oid of a sequence.
@@ -212,12 +215,12 @@ pub fn last_drawn(sequence: &str) -> Option<i64> {
 pub fn skip_ids(sequence: &str, value: i64) {
     if let Some(oid) = names::internal_relation(sequence) {
         let arguments = [Some(pg_sys::Datum::from(oid)), Some(pg_sys::Datum::from(value))];
-        // SAFETY: a sequence of ours and a number; whoever calls this has the rights of the extension's owner.
+        // SAFETY: a sequence of ours and a number; the caller has the rights of the extension's owner.
         unsafe { pgrx::direct_function_call_as_datum(pg_sys::setval_oid, &arguments) };
     }
 }
 
-/// The next value of one of our sequences, whatever rights the current user has.
+/// The next value of one of our sequences, without a check of the current user's rights.
 pub fn next_id(sequence: &str) -> i64 {
     match names::internal_relation(sequence) {
         // SAFETY: the oid is that of a sequence of ours.

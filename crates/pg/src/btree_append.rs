@@ -1,9 +1,9 @@
-//! Many rising entries at the right end of a btree, at once.
+//! Appends many rising entries at the right end of a btree at once.
 //!
 //! Ids only rise, so the entries of a group of rows nearly always belong behind the last one of the index. Postgres
-//! enters them one by one, each with a way down the tree, a lock, a search in the page and a WAL record of its own. Here
-//! the last page is locked once, filled, and logged once as a whole, which is also less WAL than as many records; when it
-//! is full, one entry takes the ordinary way and splits it.
+//! enters them one by one, each with a way down the tree, a lock, a search in the page and a WAL record of its own.
+//! Here the last page is locked once, filled, and logged once as a whole, which is also less WAL than as many records;
+//! when it is full, one entry takes the ordinary way and splits it.
 use pgrx::pg_sys;
 
 use super::raw::unguarded;
@@ -29,7 +29,7 @@ impl Entry {
     }
 }
 
-/// What stands at the end of every page of a btree.
+/// The special space at the end of every page of a btree.
 #[repr(C)]
 struct Opaque {
     previous: pg_sys::BlockNumber,
@@ -60,18 +60,18 @@ pub unsafe fn is_of_rising_bigints(index: pg_sys::Relation, table: pg_sys::Relat
             && class.relam == pg_sys::BTREE_AM_OID
             && (*super::raw::attribute((*index).rd_att, 0)).atttypid == pg_sys::INT8OID
             && *(*index).rd_indoption == 0
-            // What is not logged, for good or until its transaction ends, must not be logged in parts.
+            // A relation that is not WAL-logged, for good or until its transaction ends, must not be logged in parts.
             && class.relpersistence == pg_sys::RELPERSISTENCE_PERMANENT as std::ffi::c_char
             && pg_sys::wal_level >= pg_sys::WalLevel::WAL_LEVEL_REPLICA as i32
     }
 }
 
-/// Enters as many of the entries as fit on the last page and belong there; returns how many. The keys must rise. They are
-/// above all others then, so that a unique index has nothing to ask.
+/// Enters as many of the entries as fit on the last page and belong there; returns how many. The keys must rise. They
+/// are above all others then, so that a unique index has nothing to ask.
 ///
 /// # Safety
-/// An index for which `is_of_rising_bigints` holds, of a table locked for inserting, whose rows the entries point to. To be
-/// called inside a guard.
+/// An index for which `is_of_rising_bigints` holds, of a table locked for inserting, whose rows the entries point to.
+/// To be called inside a guard.
 pub unsafe fn append(index: pg_sys::Relation, entries: &[Entry]) -> usize {
     // SAFETY: as demanded of the caller. The page is locked exclusively while it is looked at and changed, and nothing
     // can fail between the change and its WAL record.
@@ -116,7 +116,7 @@ const LINE: usize = std::mem::size_of::<pg_sys::ItemIdData>();
 
 /// Is this the last leaf, whole, and are the entries above everything on it?
 unsafe fn belongs_behind(page: pg_sys::Page, entries: &[Entry]) -> bool {
-    // SAFETY: a page of a btree, locked; an item of a leaf is an entry, whatever else its header says.
+    // SAFETY: a page of a btree, locked; an item of a leaf is an entry, regardless of the other bits of its header.
     unsafe {
         let opaque = &*pg_sys::PageGetSpecialPointer(page).cast::<Opaque>();
         // Neither deleted, nor half split, nor anything else that has a flag of its own.

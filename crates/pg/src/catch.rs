@@ -1,4 +1,4 @@
-//! Catching a Postgres error with everything it says.
+//! Catching a Postgres error with all its fields.
 //!
 //! pgrx turns an ERROR into a Rust panic that carries SQLSTATE, message, detail and hint, but neither the context nor
 //! the position, and it knows only Postgres' own SQLSTATEs. A failed step must show all of them.
@@ -11,7 +11,7 @@ use pgrx::pg_sys::panic::CaughtError;
 
 use super::{report, server_text};
 
-/// What an ERROR said.
+/// The fields of an ERROR.
 #[derive(Debug, Clone, Default)]
 pub struct PgError {
     pub sqlstate: String,
@@ -80,7 +80,7 @@ pub fn sqlstate_text(packed: i32) -> String {
     (0..5).map(|i| char::from((((packed >> (6 * i)) & 0x3f) as u8) + b'0')).collect()
 }
 
-/// The other way round.
+/// The packed form of a SQLSTATE in text.
 pub fn packed_sqlstate(text: &str) -> i32 {
     text.bytes().take(5).enumerate().map(|(i, byte)| i32::from(byte.wrapping_sub(b'0') & 0x3f) << (6 * i)).sum()
 }
@@ -120,8 +120,8 @@ pub unsafe fn catch<R: Copy>(call: impl FnOnce() -> R) -> Result<R, PgError> {
     }
 }
 
-/// Runs `call`, which must do nothing but call C functions; an ERROR leaves it as a panic, as with pgrx's own guard, which
-/// reads the texts of an error as UTF-8 whatever the encoding of the database.
+/// Runs `call`, which must do nothing but call C functions; an ERROR leaves it as a panic, as with pgrx's own guard,
+/// which reads the texts of an error as UTF-8 regardless of the database's encoding.
 ///
 /// # Safety
 /// `call` must not own anything with a destructor.

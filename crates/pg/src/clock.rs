@@ -16,19 +16,19 @@ pub type Micros = i64;
 pub const POSTGRES_EPOCH: i64 = 946_684_800_000_000;
 const DAY: i64 = 86_400_000_000;
 
-/// What a clock can be set to: the years 1 to 9999. Whatever is added to that, a wait of ten thousand years included, is
-/// still a timestamp; one that is not would stand in everybody's way who looks at the timers.
+/// The times to which a clock can be set: the years 1 to 9999. A sum of such a time and any wait, one of ten thousand
+/// years included, is still a timestamp; a timer beyond that would make every look at the timers fail.
 pub const SETTABLE: std::ops::Range<Micros> = -63_082_281_600_000_000..252_455_616_000_000_000;
 
-/// What the clock on the wall says now, not when the transaction began.
+/// The time of the wall clock now, not at the transaction's begin.
 pub fn now() -> Micros {
     // SAFETY: reads the system clock, nothing else.
     let now = unsafe { unguarded::GetCurrentTimestamp() };
     now + failpoint::clock_is_ahead_by()
 }
 
-/// Microseconds by a clock that only runs forward and cannot be set; the same in all processes of a machine. For durations
-/// and pauses, never for instants, and never to be compared with `now()`.
+/// Microseconds by a clock that only runs forward and cannot be set; the same in all processes of a machine. For
+/// durations and pauses, never for instants, and never to be compared with `now()`.
 pub fn passed() -> Micros {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes to the given place.
@@ -36,7 +36,8 @@ pub fn passed() -> Micros {
     time.tv_sec * 1_000_000 + time.tv_nsec / 1_000
 }
 
-/// A time before the snapshot of the next statement was taken: what was committed by then is to be seen in it.
+/// A time before the snapshot of the next statement was taken: that snapshot sees all transactions that had committed
+/// by then.
 pub fn before_statement() -> Micros {
     if super::snapshot::is_fixed() {
         // SAFETY: reads when the transaction began, which is before its one snapshot.
@@ -45,13 +46,13 @@ pub fn before_statement() -> Micros {
     now()
 }
 
-/// The time by which the engine decides what is due: the wall's, unless this session has set a clock of its own to try
-/// automations out. Workers always go by the wall.
+/// The time by which the engine decides which timers are due: the wall clock's, unless this session has set a clock of
+/// its own to try automations out. Workers always go by the wall.
 pub fn engine_now() -> Micros {
     set_clock().unwrap_or_else(now)
 }
 
-/// When something that was recorded at `at` has happened, for a session that has a clock of its own: now.
+/// The time of an event or change recorded at `at`; for a session that has set a clock of its own: that clock's time.
 pub fn as_seen(at: Micros) -> Micros {
     set_clock().unwrap_or(at)
 }

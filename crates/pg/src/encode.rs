@@ -1,9 +1,9 @@
 //! Rows as JSON text, the way `to_jsonb` would show them, without looking anything up twice.
 //!
 //! Instants are written in UTC, so that an event does not depend on the writer's TimeZone; everything else as
-//! `to_jsonb` has it. No cast, operator or function of a user is called, neither for a value nor for what is inside an
-//! array or a row: a type that only a cast to json could show is written as its text. The one exception is the output
-//! function of a base type, which only a superuser can create.
+//! `to_jsonb` has it. No cast, operator or function of a user is called, neither for a value nor for an element of an
+//! array or a field of a row: a type that only a cast to json could show is written as its text. The one exception is
+//! the output function of a base type, which only a superuser can create.
 use std::ffi::CStr;
 use std::io::Write;
 
@@ -13,16 +13,16 @@ use pgrx::pg_sys;
 use super::raw::unguarded;
 use super::{encode_nested, instant, numeric_text, server_text};
 
-/// Most bytes of JSON that one row may become. Two images and what else an event has must fit into one tuple, which
-/// Postgres limits to 1 GB.
+/// Most bytes of JSON that one row may become. Two images and the other columns of an event must fit into one
+/// tuple, which Postgres limits to 1 GB.
 pub const MAX_IMAGE_BYTES: usize = 128 << 20;
 
-/// Why a value is not written. What was written of it until then is incomplete and must be taken back.
+/// Why a value is not written. The part that was written until then is incomplete and must be taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftOut {
-    /// It has more than `MAX_LEVELS` lists and objects inside each other.
+    /// The value has more than `MAX_LEVELS` lists and objects inside each other.
     TooDeep,
-    /// It does not fit into `MAX_IMAGE_BYTES`.
+    /// The value does not fit into `MAX_IMAGE_BYTES`.
     TooLarge,
 }
 
@@ -207,10 +207,10 @@ unsafe fn with_cstring(datum: pg_sys::Datum, work: impl FnOnce(&[u8])) {
     }
 }
 
-/// Hands the bytes of a varlena over, behind its header.
+/// Calls `work` with the bytes of a varlena behind its header.
 ///
 /// # Safety
-/// It must be a varlena datum, not null.
+/// `value` must be a varlena datum, not null.
 pub unsafe fn with_varlena(value: pg_sys::Datum, work: impl FnOnce(&[u8])) {
     // SAFETY: a varlena datum; a detoasted copy is freed again.
     unsafe {
@@ -227,7 +227,7 @@ pub unsafe fn with_varlena(value: pg_sys::Datum, work: impl FnOnce(&[u8])) {
 /// Does the varlena hold its bytes as they are, neither compressed nor stored elsewhere?
 ///
 /// # Safety
-/// It must be a varlena.
+/// `value` must be a varlena.
 pub unsafe fn is_plain(value: *const pg_sys::varlena) -> bool {
     // SAFETY: as demanded of the caller.
     unsafe { pgrx::varatt_is_4b_u(value) || (pgrx::varatt_is_1b(value) && !pgrx::varatt_is_1b_e(value)) }
@@ -306,9 +306,9 @@ pub fn write_string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
-/// Writes JSON text that a `json` column accepted. That type lets pass what jsonb cannot hold (`\u0000`, half a
-/// surrogate pair, letters that the database's encoding lacks, numbers beyond numeric); those are replaced, so that every
-/// event can be read back, as jsonb and by expressions.
+/// Writes JSON text that a `json` column accepted. That type accepts texts that jsonb cannot hold (`\u0000`, half a
+/// surrogate pair, letters that the database's encoding lacks, numbers beyond numeric); those are replaced, so that
+/// every event can be read back, as jsonb and by expressions.
 fn write_json(out: &mut Vec<u8>, text: &[u8]) {
     let start = out.len();
     out.extend_from_slice(text);
@@ -393,8 +393,8 @@ fn repair_json(source: &str, lacks: fn(char) -> bool) -> Option<String> {
     changed.then_some(out)
 }
 
-/// Writes an escape as it stands, or the number of its letter if the database's encoding lacks that: jsonb could not hold it.
-/// True if it was replaced.
+/// Writes an escape as it stands, or the number of its letter if the database's encoding lacks that: jsonb could not
+/// hold it. True if it was replaced.
 fn write_escape(out: &mut String, letter: u32, escape: &str, lacks: fn(char) -> bool) -> bool {
     let replaced = char::from_u32(letter).is_some_and(lacks);
     if replaced {

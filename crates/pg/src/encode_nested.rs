@@ -1,7 +1,8 @@
 //! Arrays and rows as JSON, walked here element by element.
 //!
-//! Postgres' own `array_to_json` and `row_to_json` look for casts to json of the element and column types and call them. Such
-//! a cast is a function of the role that created it, and would run with the rights of the role that writes the table.
+//! Postgres' own `array_to_json` and `row_to_json` look for casts to json of the element and column types and call
+//! them. Such a cast is a function of the role that created it, and would run with the rights of the role that writes
+//! the table.
 use std::ffi::CStr;
 
 use automation_core::value::MAX_LEVELS;
@@ -15,8 +16,8 @@ use super::raw;
 /// # Safety
 /// `value` must be an array, not null.
 pub unsafe fn write_array(around: usize, value: pg_sys::Datum, out: &mut Vec<u8>) -> Result<(), LeftOut> {
-    // SAFETY: a detoasted array has its header in one piece, and behind it as many bounds as dimensions. What
-    // deconstruct_array returns has `count` entries and points into the array, which is kept until all are written.
+    // SAFETY: a detoasted array has its header in one piece, and behind it as many bounds as dimensions. The result
+    // of deconstruct_array has `count` entries and points into the array, which is kept until all are written.
     unsafe {
         let array: *mut pg_sys::ArrayType = pg_sys::pg_detoast_datum(value.cast_mut_ptr()).cast();
         let dimensions = (*array).ndim as usize;
@@ -104,8 +105,8 @@ pub unsafe fn write_row(around: usize, value: pg_sys::Datum, out: &mut Vec<u8>) 
     if around + 1 > MAX_LEVELS {
         return Err(LeftOut::TooDeep);
     }
-    // SAFETY: a detoasted row says itself of which type it is. Its descriptor is counted and let go of again; after an
-    // error that unwinds, the end of the (sub)transaction does that.
+    // SAFETY: a detoasted row says itself of which type it is. Its descriptor is reference-counted and released again;
+    // after an error that unwinds, the end of the (sub)transaction does that.
     unsafe {
         let header: pg_sys::HeapTupleHeader = pg_sys::pg_detoast_datum(value.cast_mut_ptr()).cast();
         let datum = &(*header).t_choice.t_datum;

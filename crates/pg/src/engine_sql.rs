@@ -200,7 +200,8 @@ impl Row<'_> {
 
     fn varlena(&self, column: usize) -> Option<&[u8]> {
         self.datum(column).map(|datum| {
-            // SAFETY: a varlena datum; detoasted in SPI's memory, which is freed as a whole after the row has been read.
+            // SAFETY: a varlena datum; detoasted in SPI's memory, which is freed as a whole after the row has been
+            // read.
             unsafe {
                 let unpacked = match datum.cast_mut_ptr() {
                     plain if is_plain(plain) => plain,
@@ -225,7 +226,7 @@ thread_local! {
 }
 
 /// Runs a statement of ours and maps its rows. `sql` is prepared at its first use in this process; must be called
-/// inside `identity::as_engine` unless it reads only what everybody may read.
+/// inside `identity::as_engine` unless it reads only relations that every role may read.
 pub fn query<T>(sql: &'static str, args: &[Arg], read: impl FnMut(&Row<'_>) -> T) -> Vec<T> {
     run(sql, args, read).0
 }
@@ -297,8 +298,8 @@ unsafe fn plan(sql: &'static str, args: &[Arg]) -> pg_sys::SPIPlanPtr {
     plan
 }
 
-/// Runs an SQL text that was put together because it names objects (always quoted), with the rights of the current user.
-/// Returns how many rows the statement touched or found.
+/// Runs an SQL text that was put together because it names objects (always quoted), with the rights of the current
+/// user. Returns how many rows the statement touched or found.
 pub fn run_ddl(sql: &str) -> u64 {
     let source = server_text::c_string(sql).unwrap_or_else(|error| error.raise());
     // SAFETY: SPI is opened and closed around the statement.

@@ -15,7 +15,8 @@ fn setting() -> Option<String> {
     SETTING.get().map(|text| text.to_string_lossy().into_owned()).filter(|text| !text.is_empty())
 }
 
-/// Does what `automation_engine.failpoint` says about `name`, e.g. `after_claim=kill` or `before_commit/3=error`.
+/// Performs the action that `automation_engine.failpoint` sets for `name`, e.g. `after_claim=kill` or
+/// `before_commit/3=error`.
 #[cfg(feature = "failpoints")]
 pub fn failpoint(name: &str) {
     use std::cell::RefCell;
@@ -63,7 +64,8 @@ pub fn failpoint(name: &str) {
 #[inline(always)]
 pub fn failpoint(_name: &str) {}
 
-/// Is the guard of this name to be left out, as in `key_lock=skip`? So a test can show what it is there for.
+/// Is the guard of this name to be left out, as in `key_lock=skip`? So a test can show the fault that the guard
+/// prevents.
 #[cfg(feature = "failpoints")]
 pub fn skips(name: &str) -> bool {
     let Some(setting) = setting() else { return false };

@@ -1,4 +1,4 @@
-//! Who the current statement runs as.
+//! The role that the current statement runs as.
 use pgrx::pg_sys;
 
 use super::names;
@@ -84,11 +84,11 @@ pub struct LoginRights {
     pub name: String,
     pub superuser: bool,
     pub can_login: bool,
-    /// Its VALID UNTIL has passed.
+    /// The role's VALID UNTIL has passed.
     pub has_expired: bool,
-    /// Its CONNECTION LIMIT is 0.
+    /// The role's CONNECTION LIMIT is 0.
     pub without_connections: bool,
-    /// It has the privilege CONNECT.
+    /// The role has the privilege CONNECT on this database.
     pub can_connect: bool,
 }
 

@@ -1,9 +1,9 @@
 //! Telling a run that crashed the server from a run that was only under way when something else did.
 //!
 //! An executor that tries a suspicious dispatch writes a file about the attempt: under which postmaster, and how the
-//! process ended, which is "silent" until it can say otherwise. When a process dies, the postmaster sends SIGQUIT to all
-//! other processes. So an executor that is told to quit, or leaves in an orderly way, corrects the file, and the next
-//! process that tries the dispatch asks `automation_core::suspicion`. All calls of the signal handler are
+//! process ended, which is "silent" until it can say otherwise. When a process dies, the postmaster sends SIGQUIT to
+//! all other processes. So an executor that is told to quit, or leaves in an orderly way, corrects the file, and the
+//! next process that tries the dispatch asks `automation_core::suspicion`. All calls of the signal handler are
 //! async-signal-safe.
 use std::ffi::c_int;
 use std::fs::File;
@@ -65,8 +65,9 @@ pub fn attend_crashes() {
     unsafe { pg_sys::pqsignal(libc::SIGQUIT, Some(on_quit)) };
 }
 
-/// This process leaves in the middle of its work, and is able to say so. A process that leaves because the postmaster is
-/// dead does not say so: the step may have killed the postmaster. `asked`: the engine itself asked the process to leave.
+/// This process leaves in the middle of its work, and is able to say so. A process that leaves because the postmaster
+/// is dead does not say so: the step may have killed the postmaster. `asked`: the engine itself asked the process to
+/// leave.
 pub fn leave(asked: bool) {
     // SAFETY: reads a process global; getppid() changes when the parent dies.
     let orphaned = unsafe { libc::getppid() != pg_sys::PostmasterPid };
@@ -75,8 +76,8 @@ pub fn leave(asked: bool) {
     }
 }
 
-/// From now on, until `protest_no_more`, this dispatch is what the process tries. `doubtful`: see `judge_last`. If the
-/// file cannot be written, the attempt does not count.
+/// From now on, until `protest_no_more`, this dispatch is the one that the process tries. `doubtful`: see
+/// `judge_last`. If the file cannot be written, the attempt does not count.
 pub fn protest_for(dispatch: i64, doubtful: u32) {
     PROTESTING.store(false, Ordering::Release);
     let path = path_of(dispatch);
@@ -103,8 +104,8 @@ pub fn protest_no_more(dispatch: i64) {
     let _ = std::fs::remove_file(path_of(dispatch));
 }
 
-/// Does the last attempt at this dispatch count as a crash? And how many ends of processes that tried it were doubtful so
-/// far. An attempt of which nothing is known does not count.
+/// Does the last attempt at this dispatch count as a crash? And how many ends of processes that tried it were doubtful
+/// so far. An attempt of which nothing is known does not count.
 pub fn judge_last(dispatch: i64) -> (bool, u32) {
     read(dispatch).map_or((false, 0), judge)
 }

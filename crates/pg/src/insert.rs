@@ -17,7 +17,7 @@ use super::names;
 use super::ordinary_insert;
 use super::raw::{attribute_of, unguarded};
 
-/// Which rows a partial index of the table holds. Its predicate says the same in SQL; it is what a restore goes by.
+/// Which rows a partial index of the table holds. Its predicate says the same in SQL; a restore goes by the predicate.
 pub type InPartialIndex = fn(pg_sys::HeapTuple) -> bool;
 
 /// For tables without partial indexes, and for rows that are in all of them.
@@ -25,7 +25,7 @@ pub fn every_row(_tuple: pg_sys::HeapTuple) -> bool {
     true
 }
 
-/// For rows that are in none of them.
+/// For rows that are in none of the table's partial indexes.
 pub fn no_row(_tuple: pg_sys::HeapTuple) -> bool {
     false
 }
@@ -39,8 +39,8 @@ const KEYS: usize = pg_sys::INDEX_MAX_KEYS as usize;
 /// Inserts tuples and their index entries.
 ///
 /// # Safety
-/// `relation` is a table of ours, inside a transaction that has locked it as an INSERT would, and the tuples were formed
-/// with its descriptor.
+/// `relation` is a table of ours, inside a transaction that has locked it as an INSERT would, and the tuples were
+/// formed with its descriptor.
 pub unsafe fn insert_tuples(relation: pg_sys::Oid, tuples: &[pg_sys::HeapTuple], in_partial: InPartialIndex) {
     if !ordinary_insert::fast_append() {
         // SAFETY: as demanded of the caller.
@@ -57,7 +57,7 @@ pub unsafe fn insert_tuples(relation: pg_sys::Oid, tuples: &[pg_sys::HeapTuple],
     let mut slots = [std::ptr::null_mut(); CHUNK];
     let many = if tuples.len() < btree_append::WORTH_IT { 0 } else { tuples.len() };
     let mut entries = vec![Entry::default(); many];
-    // SAFETY: nothing in there owns anything with a destructor; what it writes to outlives it.
+    // SAFETY: nothing in there owns anything with a destructor; the variables that it writes to outlive it.
     unsafe {
         let indexes = indexes_of(relation);
         guard(|| {
@@ -75,7 +75,8 @@ unsafe fn insert_into_heap(
     places: &mut [pg_sys::ItemPointerData],
     slots: &mut [*mut pg_sys::TupleTableSlot; CHUNK],
 ) {
-    // SAFETY: see `insert_tuples`. A tuple that must be toasted is inserted as a copy; the place comes back all the same.
+    // SAFETY: see `insert_tuples`. A tuple that must be toasted is inserted as a copy; the place comes back all the
+    // same.
     unsafe {
         let command = unguarded::GetCurrentCommandId(true);
         if let [tuple] = tuples {
@@ -114,7 +115,7 @@ unsafe fn insert_into_indexes(
     // SAFETY: see `insert_tuples`.
     unsafe {
         for index in indexes.iter() {
-            // One that none of the rows is in need not even be locked.
+            // A partial index that none of the rows is in need not even be locked.
             if index.partial && !tuples.iter().any(|tuple| in_partial(*tuple)) {
                 continue;
             }
@@ -147,8 +148,8 @@ thread_local! {
     static INDEXES: RefCell<HashMap<pg_sys::Oid, (u64, Indexes)>> = RefCell::new(HashMap::new());
 }
 
-/// The indexes of a table that is locked for inserting: they become neither more nor fewer then, for whoever builds one
-/// waits for those who have the table.
+/// The indexes of a table that is locked for inserting: none is added or dropped meanwhile, for a session that does so
+/// waits for the locks on the table.
 unsafe fn indexes_of(relation: pg_sys::Oid) -> Indexes {
     let generation = names::catalog_generation();
     let known = INDEXES.with(|known| known.borrow().get(&relation).cloned());

@@ -11,7 +11,7 @@ const DAYS_END: i64 = 2_921_940;
 const FOUR_CENTURIES: i64 = 146_097;
 
 /// Appends `"YYYY-MM-DDTHH:MM:SS[.ffffff][+00:00]"` for microseconds since 2000-01-01. False, with nothing written, for
-/// what lies outside of the years 1 to 9999: infinities and the years before Christ have spellings of their own.
+/// times outside of the years 1 to 9999: infinities and the years before Christ have spellings of their own.
 pub fn write(out: &mut Vec<u8>, micros: i64, zone: &[u8]) -> bool {
     let (days, time) = (micros.div_euclid(DAY), micros.rem_euclid(DAY));
     if !(FIRST_DAY..DAYS_END).contains(&days) {

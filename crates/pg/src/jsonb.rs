@@ -1,5 +1,5 @@
-//! Jsonb arguments and results. pgrx's own panics on a document that is nested deeper than its reader goes, which Postgres
-//! allows, and reads and writes UTF-8 whatever the encoding of the database.
+//! Jsonb arguments and results. pgrx's own panics on a document that is nested deeper than its reader goes, which
+//! Postgres allows, and assumes UTF-8, regardless of the database's encoding.
 use std::ffi::CStr;
 
 use pgrx::callconv::{Arg, ArgAbi, BoxRet, FcInfo};

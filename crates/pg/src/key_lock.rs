@@ -1,13 +1,13 @@
 //! Locks on things that have no row, held until the transaction ends. Executors do not wait for such a lock: a run that
-//! cannot take it stays queued. Three callers wait: cancel_run() for another session that cancels the same run, subscribe()
-//! for another session of the same role, and a router for another router that assigns places in a queue. These locks are
-//! kept in the server's lock table next to the advisory locks, under a number that no SQL function can reach, so that no
-//! session can take one to hold the engine up.
+//! cannot take it stays queued. Three callers wait: cancel_run() for another session that cancels the same run,
+//! subscribe() for another session of the same role, and a router for another router that assigns places in a queue.
+//! These locks are kept in the server's lock table next to the advisory locks, under a number that no SQL function can
+//! reach, so that no session can take one to hold the engine up.
 use pgrx::pg_sys;
 
 use super::failpoint::skips;
 
-/// What is locked; each sort has a number of its own among the locks.
+/// The sort of thing that is locked; each sort has a number of its own among the locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Sort {
@@ -25,7 +25,7 @@ pub enum Sort {
     Slot = 0xae06,
     /// A run that was ordered by hand and is being cancelled before it is queued.
     Run = 0xae07,
-    /// The places of a queue, while they are given away.
+    /// The places of a queue, while dispatches are given theirs.
     Places = 0xae08,
     /// The count of a role's subscriptions. Only sessions that subscribe take it.
     Subscriptions = 0xae09,
@@ -88,7 +88,7 @@ pub fn is_free(sort: Sort, key: i64) -> bool {
         return true;
     }
     let (tag, mode) = (tag_of(sort, key), pg_sys::ShareLock as i32);
-    // SAFETY: inside a transaction; what is taken here is given back at once.
+    // SAFETY: inside a transaction; the lock taken here is released at once.
     unsafe {
         let taken = pg_sys::LockAcquire(&tag, mode, false, true);
         taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL && pg_sys::LockRelease(&tag, mode, false)

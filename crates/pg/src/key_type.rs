@@ -14,8 +14,8 @@ pub struct KeyType {
     /// The base type, if the column's is a domain: a comparison casts to it.
     base: pg_sys::Oid,
     encoding: Encoding,
-    /// Equal values have the same text, apart from the scale of a numeric, the blanks behind a char(n) and the sign of a zero,
-    /// which the core's `wake_key` leaves out.
+    /// Equal values have the same text, apart from the scale of a numeric, the blanks behind a char(n) and the sign of
+    /// a zero, which the core's `wake_key` leaves out.
     pub has_one_spelling: bool,
     /// Equal values have the same text, apart from the sign of a float's zero.
     pub has_one_text: bool,
@@ -61,14 +61,15 @@ impl KeyType {
         })
     }
 
-    /// The settings under which capture writes values. Texts are read under those of the session, as its comparisons do.
+    /// The settings under which capture writes values. Texts are read under those of the session, as its comparisons
+    /// do.
     fn settings(&self) -> Option<Pinned> {
         self.encoding.depends_on_settings().then(Pinned::canonical_output).flatten()
     }
 }
 
-/// Types of Postgres whose equal values have one text. Not among them: interval (a day equals 24 hours), jsonb, arrays, ranges, rows,
-/// money, and all that extensions bring along.
+/// Types of Postgres whose equal values have one text. Not among them: interval (a day equals 24 hours), jsonb, arrays,
+/// ranges, rows, money, and all that extensions bring along.
 fn is_spelled_once(base: pg_sys::Oid) -> bool {
     matches!(
         base,

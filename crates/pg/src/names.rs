@@ -150,7 +150,8 @@ pub fn schema_of(relation: pg_sys::Oid) -> Option<String> {
     }
 }
 
-/// Is a CREATE or ALTER EXTENSION script running? Then what it creates becomes a member by itself.
+/// Is a CREATE or ALTER EXTENSION script running? Then Postgres makes the objects that it creates members of the
+/// extension.
 pub fn creating_extension() -> bool {
     // SAFETY: reads a process global.
     unsafe { pg_sys::creating_extension }

@@ -12,7 +12,7 @@ pub fn queue_usage() -> f64 {
     usage.unwrap_or_default()
 }
 
-/// Sends one. What contains a zero byte cannot be sent, and no text of the server's does.
+/// Sends one notification. A text with a zero byte cannot be sent, and no text of the server's has one.
 pub fn send(channel: &str, payload: &str) {
     let c_string = |text: &str| CString::new(&*server_text::write(text));
     let (Ok(channel), Ok(payload)) = (c_string(channel), c_string(payload)) else { return };

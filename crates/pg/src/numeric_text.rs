@@ -1,7 +1,8 @@
 //! Numbers of the usual size as text, straight from how Postgres stores them.
 //!
-//! A row that is captured has an amount more often than not, and numeric_out makes a copy of its digits, a string and a call
-//! of it. What is large, not a number or infinite has a header of another kind and is left to it.
+//! A row that is captured has an amount more often than not, and for each numeric_out costs a call, a copy of the
+//! digits and a string. Numerics that are large, not a number or infinite have a header of another kind and are left to
+//! numeric_out.
 
 const KIND: u16 = 0xc000;
 const SHORT: u16 = 0x8000;
@@ -13,7 +14,7 @@ const WEIGHT: u16 = 0x003f;
 /// Decimal digits in one of the number's own.
 const DECIMALS: usize = 4;
 
-/// Appends the text of a numeric, given what stands behind its varlena header. False, with nothing written, if it is not
+/// Appends the text of a numeric, given the bytes behind its varlena header. False, with nothing written, if it is not
 /// stored in the short form.
 pub fn write(out: &mut Vec<u8>, stored: &[u8]) -> bool {
     let mut words = stored.chunks_exact(2).map(|pair| u16::from_ne_bytes([pair[0], pair[1]]));

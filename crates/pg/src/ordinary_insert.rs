@@ -16,11 +16,11 @@ pub fn fast_append() -> bool {
 /// Inserts tuples and their index entries.
 ///
 /// # Safety
-/// `relation` is a table of ours, inside a transaction that has locked it as an INSERT would, and the tuples were formed
-/// with its descriptor.
+/// `relation` is a table of ours, inside a transaction that has locked it as an INSERT would, and the tuples were
+/// formed with its descriptor.
 pub unsafe fn insert_tuples(relation: pg_sys::Oid, tuples: &[pg_sys::HeapTuple]) {
-    // SAFETY: as demanded of the caller. Nothing here has a destructor: after an error the rollback closes the relations
-    // and frees the memory. Each call has a guard of its own.
+    // SAFETY: as demanded of the caller. Nothing here has a destructor: after an error the rollback closes the
+    // relations and frees the memory. Each call has a guard of its own.
     unsafe {
         let opened = pg_sys::table_open(relation, pg_sys::RowExclusiveLock as i32);
         let state = pg_sys::CreateExecutorState();

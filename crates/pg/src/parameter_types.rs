@@ -1,4 +1,5 @@
-//! The types of a statement's parameters: from their places in the statement where these ask for a type, else from the values.
+//! The types of a statement's parameters: from their places in the statement where these ask for a type, else from the
+//! values.
 use std::ffi::CStr;
 
 use pgrx::pg_sys;
@@ -53,7 +54,7 @@ pub fn of_values(sql: &CStr, own: &[OwnType]) -> Result<Vec<(pg_sys::Oid, Origin
     }
 }
 
-/// What the parser made of a statement.
+/// The types that the parser found for the parameters of a statement.
 struct Reading {
     /// UNKNOWNOID where nothing asks for a type.
     types: Vec<pg_sys::Oid>,
@@ -166,7 +167,7 @@ fn read(sql: &CStr, given: &[pg_sys::Oid]) -> Result<Reading, PgError> {
 
 /// The parameters that are, with nothing around them, columns of the result of a statement; counted from 0.
 unsafe fn result_parameters(statement: *mut pg_sys::Node) -> Vec<usize> {
-    // SAFETY: nodes of a parse tree are read as what their tags say; the lists belong to the tree.
+    // SAFETY: nodes of a parse tree are read as the types that their tags name; the lists belong to the tree.
     unsafe {
         let list = match (*statement).type_ {
             pg_sys::NodeTag::T_SelectStmt => (*statement.cast::<pg_sys::SelectStmt>()).targetList,

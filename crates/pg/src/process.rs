@@ -1,4 +1,4 @@
-//! Registering processes with the postmaster, and what every one of them does first.
+//! Registering processes with the postmaster, and the first acts of every process.
 use std::ffi::CStr;
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use pgrx::pg_sys;
 use super::raw::unguarded;
 use super::server_text;
 
-/// What to start.
+/// A process to be started.
 pub struct Process<'a> {
     pub name: &'a str,
     pub kind: &'a CStr,
@@ -56,7 +56,7 @@ pub fn register_static(process: &Process<'_>) {
 pub struct Handle(*mut pg_sys::BackgroundWorkerHandle);
 
 impl Handle {
-    /// Has it ended (or never come up)?
+    /// Has the process ended (or never come up)?
     pub fn has_ended(self) -> bool {
         let mut pid = 0;
         // SAFETY: a handle from RegisterDynamicBackgroundWorker, kept until `free`.
@@ -99,7 +99,7 @@ pub fn attend_signals() {
     }
 }
 
-/// Shows what this process is in pg_stat_activity. Names and ids only, never SQL or values.
+/// Shows the purpose of this process in pg_stat_activity. Names and ids only, never SQL or values.
 pub fn set_application_name(name: &str) {
     let Ok(text) = std::ffi::CString::new(&*server_text::write(name)) else { return };
     // SAFETY: NUL-terminated strings.
@@ -113,8 +113,8 @@ pub fn set_application_name(name: &str) {
     }
 }
 
-/// Sleeps until the latch is set or the time is up, then serves interrupts and re-reads the configuration if asked. True
-/// if the latch was set.
+/// Sleeps until the latch is set or the time is up, then serves interrupts and re-reads the configuration if asked.
+/// True if the latch was set.
 pub fn wait(timeout: Duration) -> bool {
     let flags = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
     // SAFETY: a worker between transactions, waiting on its own latch.
@@ -149,11 +149,11 @@ pub fn nap(timeout: Duration) {
     pgrx::check_for_interrupts!();
 }
 
-/// Serves interrupts between transactions. A request to cancel the statement under way comes to nothing, as in a session
-/// that is idle: there is none.
+/// Serves interrupts between transactions. A request to cancel the statement under way comes to nothing, as in a
+/// session that is idle: there is none.
 fn serve_interrupts() {
-    // SAFETY: counts and flags of this process. While the count is not 0, a request to cancel stays pending, so that none
-    // that comes in between ends the process.
+    // SAFETY: counts and flags of this process. While the count is not 0, a request to cancel stays pending, so that
+    // none that comes in between ends the process.
     unsafe {
         let held = &raw mut pg_sys::QueryCancelHoldoffCount;
         std::ptr::write_volatile(held, std::ptr::read_volatile(held) + 1);

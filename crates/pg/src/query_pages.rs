@@ -1,5 +1,5 @@
-//! A user's query, read page by page: one snapshot for all of it, one page in memory at a time, and nothing that it calls
-//! may write.
+//! A user's query, read page by page: one snapshot for all of it, one page in memory at a time, and nothing that it
+//! calls may write.
 //!
 //! As with `statement`, everything here runs inside a subtransaction of the caller's.
 use std::collections::HashSet;
@@ -21,14 +21,14 @@ const PAGE: std::ffi::c_long = 1000;
 #[derive(Clone, Debug)]
 pub struct Column {
     pub name: String,
-    /// The table's column that it shows, if it shows one: table and name.
+    /// The column of a table that this column of the result shows, if it shows one: table and name.
     pub origin: Option<(pg_sys::Oid, String)>,
 }
 
 /// One row of a page as JSON, or why it cannot be kept.
 pub type PageRow = Result<Vec<u8>, LeftOut>;
 
-/// Prepares a query and says what it gives. Refuses what is no query, or would write.
+/// Prepares a query and returns its columns. Refuses a statement that is no query, or would write.
 pub fn prepare(spi: &Spi, sql: &str, own: &[OwnType]) -> Result<(Statement, Vec<Column>), PgError> {
     let statement = Statement::prepare_for(spi, sql, own)?;
     // SAFETY: the plan lives as long as the statement; its sources and their trees belong to it.
@@ -105,7 +105,8 @@ fn no_query() -> PgError {
     }
 }
 
-/// Makes the transaction read-only while it lives, for what Postgres checks itself: statements, sequences, DDL.
+/// Makes the transaction read-only while it lives, for the writes that Postgres checks itself: statements, sequences,
+/// DDL.
 struct ReadOnly(bool);
 
 impl ReadOnly {
@@ -154,8 +155,8 @@ pub fn each_page(
     most: usize,
     mut take: impl FnMut(Vec<PageRow>) -> Result<(), PgError>,
 ) -> Result<(), PgError> {
-    // SAFETY: the portal and the memory of a page are closed before SPI is, or by the rollback of the subtransaction; the
-    // tuple table is read before the next fetch.
+    // SAFETY: the portal and the memory of a page are closed before SPI is, or by the rollback of the subtransaction;
+    // the tuple table is read before the next fetch.
     unsafe {
         let portal = {
             let _read_only = ReadOnly::begin();
@@ -196,7 +197,7 @@ pub fn each_page(
 }
 
 unsafe fn read(table: *mut pg_sys::SPITupleTable, count: usize, most: usize) -> Vec<PageRow> {
-    // Values become text as they do in events, whatever the session has set.
+    // Values become text as they do in events, independent of the session's settings.
     let _output = Pinned::canonical_output();
     // SAFETY: the table holds so many tuples of its descriptor.
     unsafe {
@@ -205,7 +206,7 @@ unsafe fn read(table: *mut pg_sys::SPITupleTable, count: usize, most: usize) -> 
         (0..count)
             .map(|i| {
                 let tuple = *(*table).vals.add(i);
-                // No value is more than eight times as long as its JSON; what cannot fit is not encoded.
+                // No value is more than eight times as long as its JSON; a row that cannot fit is not encoded.
                 if (*tuple).t_len as usize / 8 > most {
                     return Err(LeftOut::TooLarge);
                 }

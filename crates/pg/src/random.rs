@@ -1,7 +1,7 @@
 //! Random bytes for keys and nonces.
 use pgrx::pg_sys;
 
-/// Bytes that nobody can guess; None if the system has none to give.
+/// Bytes that cannot be guessed; None if the system has none to give.
 pub fn strong<const N: usize>() -> Option<[u8; N]> {
     let mut bytes = [0u8; N];
     // SAFETY: fills the array, whose length is given with it.

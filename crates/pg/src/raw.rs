@@ -231,7 +231,7 @@ pub mod unguarded {
         pub fn SignalHandlerForConfigReload(signal: c_int);
     }
 
-    /// Has the client sent more than what is being worked on?
+    /// Has the client sent more than the message that is being worked on?
     pub unsafe fn has_unread_message() -> bool {
         // SAFETY: reads state of the current process.
         unsafe {

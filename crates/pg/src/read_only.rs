@@ -1,5 +1,5 @@
-//! Read-only transactions, and default_transaction_read_only as a session that logs in now would get it. That is asked of the
-//! catalog, because a worker's own session keeps what it got when it began.
+//! Read-only transactions, and default_transaction_read_only as a session that logs in now would get it. That is asked
+//! of the catalog, because a worker's own session keeps the value that it got when it began.
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -33,7 +33,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// For messages: what has the setting on, and the command that ends it.
+    /// For messages: the level at which the setting is on, and the command that ends it.
     pub fn words(self) -> (String, String) {
         match self {
             Level::System => (
@@ -66,21 +66,23 @@ pub fn of_role(role: pg_sys::Oid) -> bool {
     stored(my_database(), role).or_else(|| stored(pg_sys::InvalidOid, role)).unwrap_or_default()
 }
 
-/// What the configuration of the server says. Only for the launcher, whose session has no database and so no settings of
-/// one.
+/// The setting in the configuration of the server. Only for the launcher, whose session has no database and so no
+/// settings of one.
 pub fn of_server() -> bool {
     // SAFETY: reads a setting of this process.
     unsafe { pg_sys::DefaultXactReadOnly }
 }
 
-/// How long, in microseconds, a worker believes what it has read: it asks before every step, and a look-up costs.
+/// How long, in microseconds, a worker relies on the value that it has read: it asks before every step, and a look-up
+/// costs.
 const BELIEVED: i64 = 100_000;
 
-/// What was read last for a database and a role, and when.
+/// The value that was read last for a database and a role, and when.
 type Read = HashMap<(pg_sys::Oid, pg_sys::Oid), (Option<bool>, i64)>;
 thread_local!(static READ: RefCell<Read> = RefCell::new(HashMap::new()));
 
-/// The setting of a database (or of all databases) and a role (or of all roles). Sessions of users look it up each time.
+/// The setting of a database (or of all databases) and a role (or of all roles). Sessions of users look it up each
+/// time.
 fn stored(database: pg_sys::Oid, role: pg_sys::Oid) -> Option<bool> {
     // SAFETY: reads a process global.
     if unsafe { pg_sys::MyBackendType } != pg_sys::BackendType::B_BG_WORKER {
@@ -98,8 +100,8 @@ fn stored(database: pg_sys::Oid, role: pg_sys::Oid) -> Option<bool> {
 /// The setting as ALTER DATABASE and ALTER ROLE store it.
 fn look_up(database: pg_sys::Oid, role: pg_sys::Oid) -> Option<bool> {
     let mut found = None;
-    // SAFETY: a scan of a shared catalog by its index inside a transaction; what is read from a row is copied before the
-    // scan goes on.
+    // SAFETY: a scan of a shared catalog by its index inside a transaction; values that are read from a row are copied
+    // before the scan goes on.
     unsafe {
         let relation = pg_sys::table_open(pg_sys::Oid::from(RELATION), pg_sys::AccessShareLock as i32);
         let mut keys = [pg_sys::ScanKeyData::default(); 2];

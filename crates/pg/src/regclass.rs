@@ -1,5 +1,5 @@
-//! A regclass argument. pgrx's own opens the relation while the argument is read, and raises an internal error if an oid
-//! belongs to none; a caller may have any oid, of a table that was dropped in between for one.
+//! A regclass argument. pgrx's own opens the relation while the argument is read, and raises an internal error if an
+//! oid belongs to none; a caller may have any oid, of a table that was dropped in between for one.
 use pgrx::callconv::{Arg, ArgAbi};
 use pgrx::nullable::Nullable;
 use pgrx::pgrx_sql_entity_graph::metadata::{

@@ -1,7 +1,7 @@
 //! Errors, warnings and notices in the database's encoding.
 //!
-//! pgrx reports a message as the UTF-8 that Rust has. In a database of another encoding a callback on the stack of error
-//! contexts, which Postgres calls while it puts an error together, replaces the texts by converted ones.
+//! pgrx reports a message as the UTF-8 that Rust has. In a database of another encoding a callback on the stack of
+//! error contexts, which Postgres calls while it puts an error together, replaces the texts by converted ones.
 use std::ffi::{CStr, CString, c_char, c_void};
 
 use pgrx::pg_sys;
@@ -26,8 +26,8 @@ struct Converted {
     hint: *const c_char,
 }
 
-/// Converts the texts of the error that is about to be raised. The callback stays on the stack of error contexts; the code
-/// that catches the error takes it off, as `PG_TRY` and `ErrorContexts` do.
+/// Converts the texts of the error that is about to be raised. The callback stays on the stack of error contexts; the
+/// code that catches the error takes it off, as `PG_TRY` and `ErrorContexts` do.
 pub fn convert_next_error(texts: Texts<'_>) {
     if needs_conversion(texts) {
         // SAFETY: the catcher of the error restores the stack.
@@ -57,7 +57,7 @@ fn needs_conversion(texts: Texts<'_>) -> bool {
     !server_text::is_utf8() && texts.into_iter().flatten().any(|text| !text.is_ascii())
 }
 
-/// Restores the stack of error contexts when dropped, on whichever way.
+/// Restores the stack of error contexts when dropped, also when an error unwinds.
 pub struct ErrorContexts(*mut pg_sys::ErrorContextCallback);
 
 impl ErrorContexts {
@@ -69,7 +69,7 @@ impl ErrorContexts {
 
 impl Drop for ErrorContexts {
     fn drop(&mut self) {
-        // SAFETY: what was on the stack when `keep` was called belongs to callers that are still there.
+        // SAFETY: the entries that were on the stack when `keep` was called belong to callers that are still there.
         unsafe { pg_sys::error_context_stack = self.0 }
     }
 }
@@ -77,10 +77,10 @@ impl Drop for ErrorContexts {
 /// Puts the callback on the stack.
 ///
 /// # Safety
-/// It must be taken off before the transaction ends.
+/// The entry must be taken off the stack before the transaction ends.
 unsafe fn push(texts: Texts<'_>) {
-    // SAFETY: everything the callback reads is in the memory of the transaction, or of the process if there is none: both
-    // outlive the report.
+    // SAFETY: everything the callback reads is in the memory of the transaction, or of the process if there is none:
+    // both outlive the report.
     unsafe {
         let memory = match pg_sys::TopTransactionContext {
             none if none.is_null() => pg_sys::TopMemoryContext,
@@ -111,8 +111,9 @@ unsafe fn push(texts: Texts<'_>) {
 }
 
 unsafe extern "C-unwind" fn replace_texts(argument: *mut c_void) {
-    // SAFETY: `argument` is what `push` put there. The functions only set fields of the message being put together, which
-    // is looked at as a copy: another one, of code that runs while the error unwinds, must keep its own texts.
+    // SAFETY: `argument` is the value that `push` put there. The functions only set fields of the message being put
+    // together, which is looked at as a copy: another one, of code that runs while the error unwinds, must keep its own
+    // texts.
     unsafe {
         let texts = &*argument.cast::<Converted>();
         let memory = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);

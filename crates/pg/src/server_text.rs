@@ -1,9 +1,10 @@
 //! Texts between Rust, where they are UTF-8, and the database, whose encoding may be another one.
 //!
-//! In a UTF8 database nothing is converted, and in any other no text that is ASCII: every encoding that a database can have
-//! writes ASCII alike. A letter that the database's encoding lacks is an error where a user's value is about to be stored
-//! (`exact`), and written as `<U+20AC>` where an engine's own record must not fail because of it (`write`). Bytes of the
-//! database that are no letter in UTF-8 become letters of a private range, and the same bytes again on the way back.
+//! In a UTF8 database nothing is converted, and in any other no text that is ASCII: every encoding that a database can
+//! have writes ASCII alike. A letter that the database's encoding lacks is an error where a user's value is about to be
+//! stored (`exact`), and written as `<U+20AC>` where an engine's own record must not fail because of it (`write`).
+//! Bytes of the database that are no letter in UTF-8 become letters of a private range, and the same bytes again on the
+//! way back.
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -51,8 +52,8 @@ pub fn is_convertible() -> bool {
 fn procedures() -> Option<(pg_sys::Oid, pg_sys::Oid)> {
     let (encoding, utf8) = (encoding(), pg_sys::pg_enc::PG_UTF8 as i32);
     let catalog = pg_sys::Oid::from(pg_sys::PG_CATALOG_NAMESPACE);
-    // SAFETY: catalog look-ups inside a transaction. Those of pg_catalog: a conversion in another schema may be a user's.
-    // With pgrx's own guard, since that of the engine asks for the conversions itself.
+    // SAFETY: catalog look-ups inside a transaction. Those of pg_catalog: a conversion in another schema may be a
+    // user's. With pgrx's own guard, since that of the engine asks for the conversions itself.
     let found = unsafe {
         pg_guard_ffi_boundary(|| {
             let find = |from, to| unguarded::FindDefaultConversion(catalog, from, to);
@@ -62,7 +63,8 @@ fn procedures() -> Option<(pg_sys::Oid, pg_sys::Oid)> {
     (found.0 != pg_sys::InvalidOid && found.1 != pg_sys::InvalidOid).then_some(found)
 }
 
-/// Looks up what a conversion needs, for a moment at which nothing can be looked up: between an error and its rollback.
+/// Looks up the functions that a conversion needs, for a moment at which nothing can be looked up: between an error and
+/// its rollback.
 pub fn prepare() {
     if !is_utf8() && CONVERSIONS.get().is_none() {
         let _ = conversions();
@@ -81,7 +83,7 @@ fn conversions() -> Option<&'static Conversions> {
     let (to_utf8, from_utf8) = procedures()?;
     let function = |oid| {
         let mut function = pg_sys::FmgrInfo::default();
-        // SAFETY: the oid of an existing function; what the entry points to lives as long as the process.
+        // SAFETY: the oid of an existing function; the memory that the entry points to lives as long as the process.
         unsafe { pg_sys::fmgr_info_cxt(oid, &mut function, pg_sys::TopMemoryContext) };
         function
     };
@@ -99,7 +101,7 @@ fn convert(function: &pg_sys::FmgrInfo, from: i32, to: i32, source: &[u8], out: 
     let start = out.len();
     out.resize(start + source.len() * GROWTH + 1, 0);
     // SAFETY: the arguments that a conversion function takes, with as much room as Postgres itself gives it. It raises
-    // nothing, as its last argument asks; it ends what it writes with a zero byte.
+    // nothing, as its last argument asks; it ends its output with a zero byte.
     unsafe {
         let function = (&raw const *function).cast_mut();
         let target = out.as_mut_ptr().add(start);
@@ -171,11 +173,11 @@ fn letter_length(bytes: &[u8]) -> usize {
     (length.max(1) as usize).min(bytes.len())
 }
 
-/// What becomes of a letter that the database's encoding lacks.
+/// Writes a replacement for a letter that the database's encoding lacks; false if it writes none.
 type Instead = fn(char, &mut Vec<u8>) -> bool;
 
-/// Converts `text`; `instead` writes what stands for a letter that cannot be converted. The first for which it writes nothing
-/// is returned.
+/// Converts `text`; `instead` writes the replacement of a letter that cannot be converted. The first for which it
+/// writes nothing is returned.
 fn written(text: &str, instead: Instead) -> Result<Cow<'_, [u8]>, char> {
     if is_utf8() || text.is_ascii() {
         return Ok(Cow::Borrowed(text.as_bytes()));
@@ -257,12 +259,13 @@ pub fn lacks(letter: char) -> bool {
     exact(letter.encode_utf8(&mut [0; 4])).is_err()
 }
 
-/// What is written for a letter that the database's encoding lacks.
+/// The replacement of a letter that the database's encoding lacks.
 pub fn number_of(letter: u32) -> String {
     format!("<U+{letter:04X}>")
 }
 
-/// A text for the database that must be kept whatever is in it: a letter that its encoding lacks becomes `<U+20AC>`.
+/// A text for the database that must be kept with any letters in it: a letter that its encoding lacks becomes
+/// `<U+20AC>`.
 pub fn write(text: &str) -> Cow<'_, [u8]> {
     let as_number: Instead = |letter, out| {
         out.extend_from_slice(number_of(letter as u32).as_bytes());
@@ -282,8 +285,8 @@ pub fn write(text: &str) -> Cow<'_, [u8]> {
     }
 }
 
-/// JSON for the engine's own reading: a letter that the encoding lacks becomes an escape of JSON, and so comes back whole.
-/// Not for JSON that users see as jsonb, which refuses such an escape.
+/// JSON for the engine's own reading: a letter that the encoding lacks becomes an escape of JSON, and so comes back
+/// whole. Not for JSON that users see as jsonb, which refuses such an escape.
 pub fn write_json(text: &str) -> Cow<'_, [u8]> {
     let escaped: Instead = |letter, out| {
         for unit in letter.encode_utf16(&mut [0; 2]) {

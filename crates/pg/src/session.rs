@@ -1,10 +1,10 @@
-//! Leaving no trace of a step in the session: what DISCARD ALL does, from inside a transaction.
+//! Leaving no trace of a step in the session: as DISCARD ALL does, from inside a transaction.
 use pgrx::pg_sys;
 
 use super::raw;
 
-/// Undoes what a run may have left behind that a rollback of settings does not cover. Called inside the run's own
-/// subtransaction, after its last step. Cheap when there is nothing to undo.
+/// Drops the session state that a run may have left behind and that a rollback of settings does not cover. Called
+/// inside the run's own subtransaction, after its last step. Cheap when there is nothing to undo.
 pub fn forget() {
     // SAFETY: each call only drops session state of this process that user SQL could have made; we hold no portal,
     // prepared statement, advisory lock or temporary table of our own.
@@ -41,7 +41,7 @@ impl StatementTimeout {
 impl Drop for StatementTimeout {
     fn drop(&mut self) {
         // SAFETY: disabling a timeout that has fired already is allowed. If it fired just as the statement ended, the
-        // cancellation it asked for is still pending and would hit whatever comes next.
+        // cancellation it asked for is still pending and would hit the next statement.
         unsafe {
             raw::disable_timeout(raw::STATEMENT_TIMEOUT, true);
             if raw::get_timeout_indicator(raw::STATEMENT_TIMEOUT, true) {

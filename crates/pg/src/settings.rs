@@ -5,7 +5,7 @@ use pgrx::pg_sys;
 
 const ENGINE_PATH: &CStr = c"pg_catalog, pg_temp";
 
-/// A GUC nest level: what is set above it is undone when it is dropped.
+/// A GUC nest level: settings made above it are undone when it is dropped.
 pub struct Pinned {
     level: i32,
 }
@@ -17,7 +17,7 @@ impl Pinned {
         Pinned { level: unsafe { pg_sys::NewGUCNestLevel() } }
     }
 
-    /// The search path under which engine statements run, whatever the session has set.
+    /// The search path under which engine statements run, independent of the session's settings.
     pub fn engine() -> Option<Self> {
         if current(c"search_path").is_some_and(|path| path.as_c_str() == ENGINE_PATH) {
             return None;
@@ -27,7 +27,8 @@ impl Pinned {
         Some(pinned)
     }
 
-    /// The settings under which values become text in events, whatever the session has set. None if they are in force.
+    /// The settings under which values become text in events, independent of the session's settings. None if they are
+    /// in force.
     pub fn canonical_output() -> Option<Self> {
         const OUTPUT: [(&CStr, &CStr); 5] = [
             (c"TimeZone", c"UTC"),
@@ -61,7 +62,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // SAFETY: undoes what was set at or above our own level.
+        // SAFETY: undoes the settings made at or above our own level.
         unsafe { pg_sys::AtEOXact_GUC(false, self.level) }
     }
 }

@@ -73,7 +73,7 @@ pub fn assigned_transaction() -> u64 {
     }
 }
 
-/// Does every statement of this transaction see what the first one saw?
+/// Does every statement of this transaction see the snapshot of the first one?
 pub fn is_fixed() -> bool {
     // SAFETY: reads the current transaction's isolation level.
     unsafe { pgrx::pg_sys::XactIsoLevel >= pgrx::pg_sys::XACT_REPEATABLE_READ as i32 }

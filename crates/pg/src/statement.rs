@@ -32,7 +32,7 @@ impl Drop for Statement {
     }
 }
 
-/// What a statement gave back.
+/// The result of a statement.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Rows processed, as a command tag would count them.
@@ -68,8 +68,8 @@ impl Statement {
         Self::with_types(spi, &text, types, vec![Origin::Place; parameters])
     }
 
-    /// Prepares `sql` for values of these types. A parameter gets the type that its place in the statement asks for, and the type
-    /// of its value where the place asks for none.
+    /// Prepares `sql` for values of these types. A parameter gets the type that its place in the statement asks for,
+    /// and the type of its value where the place asks for none.
     pub fn prepare_for(spi: &Spi, sql: &str, own: &[OwnType]) -> Result<Self, PgError> {
         let text = server_text::c_string(sql)?;
         let (types, origins) = parameter_types::of_values(&text, own)?.into_iter().unzip();
@@ -104,7 +104,7 @@ impl Statement {
         refused.map_or(Ok(statement), Err)
     }
 
-    /// What it writes when it runs, apart from what triggers and functions do.
+    /// The tables that the statement writes when it runs, apart from writes by triggers and functions.
     pub fn writes(&self) -> Vec<Write> {
         // SAFETY: a kept plan.
         unsafe { super::writes::of_plan(self.plan) }
@@ -115,7 +115,7 @@ impl Statement {
         &self.types
     }
 
-    /// The plan itself, for whoever reads its rows page by page.
+    /// The plan itself, for `query_pages`, which reads its rows page by page.
     pub(super) fn plan(&self) -> pg_sys::SPIPlanPtr {
         self.plan
     }
@@ -142,7 +142,7 @@ impl Statement {
         }
     }
 
-    /// Runs the statement. At most `max_rows` rows and `max_bytes` of JSON are kept of what it returns.
+    /// Runs the statement. At most `max_rows` rows and `max_bytes` of JSON are kept of its result.
     pub fn execute(
         &self,
         _spi: &Spi,
@@ -182,11 +182,12 @@ unsafe fn refusal(plan: pg_sys::SPIPlanPtr, text: &CStr) -> Option<PgError> {
         return Some(PgError::new("42601", "there is no statement"));
     }
     trees.into_iter().filter(|tree| !tree.is_null()).find_map(|tree| {
-        // SAFETY: as above; a node is read as what its tag says.
+        // SAFETY: as above; a node is read as the type that its tag names.
         let (code, at) = unsafe {
             let node = (*tree).stmt;
             let code = match (*node).type_ {
-                // COMMIT and the like are left to the run that tries them: inside DO or CALL they cannot be seen either.
+                // COMMIT and the like are left to the run that tries them: inside DO or CALL they cannot be seen
+                // either.
                 pg_sys::NodeTag::T_CopyStmt if (*node.cast::<pg_sys::CopyStmt>()).filename.is_null() => {
                     pg_sys::SPI_ERROR_COPY
                 }
@@ -229,7 +230,8 @@ unsafe fn collect(max_rows: usize, max_bytes: usize) -> Outcome {
                 break;
             }
             let tuple = *(*table).vals.add(i);
-            // No value is more than eight times as long as its JSON (an array of bigint); what cannot fit is not encoded.
+            // No value is more than eight times as long as its JSON (an array of bigint); a row that cannot fit is not
+            // encoded.
             if (*tuple).t_len as usize / 8 > max_bytes {
                 outcome.truncated = true;
                 break;

@@ -1,4 +1,4 @@
-//! Is the statement under way all there is of its transaction?
+//! Tells whether the statement under way is the only one of its transaction, so that the transaction ends with it.
 #![allow(unsafe_code)]
 use pgrx::pg_sys;
 
@@ -12,7 +12,7 @@ pub fn transaction_ends() -> bool {
 }
 
 fn is_alone() -> bool {
-    // SAFETY: reads state of the current process, and what has arrived from the client already.
+    // SAFETY: reads state of the current process, and bytes that have arrived from the client already.
     unsafe {
         pg_sys::MyBackendType == pg_sys::BackendType::B_BACKEND
             && !unguarded::IsTransactionBlock()
@@ -21,7 +21,8 @@ fn is_alone() -> bool {
     }
 }
 
-/// What a statement returns is sent before the transaction ends, however long the client takes to read it.
+/// Does the statement return no rows? Rows are sent before the transaction ends, however long the client takes to read
+/// them.
 unsafe fn returns_nothing() -> bool {
     // SAFETY: reads a process global, which points to the portal that is being run.
     unsafe {
@@ -30,18 +31,19 @@ unsafe fn returns_nothing() -> bool {
     }
 }
 
-/// Whatever runs statements inside of others leaves a note on this stack; a query as text leaves none.
+/// Is the statement a query sent as text? Code that runs statements inside of others leaves an entry on the stack of
+/// error callbacks; a query as text leaves none.
 unsafe fn is_simple_query() -> bool {
     // SAFETY: reads a process global.
     unsafe { pg_sys::error_context_stack.is_null() }
 }
 
-/// A statement that was prepared over the protocol leaves a note for its parameters. It is the last one if what the client
-/// has sent behind it is the message that ends the transaction.
+/// A statement that was prepared over the protocol leaves an entry for its parameters. It is the last one if the
+/// client's next message is the one that ends the transaction.
 unsafe fn is_last_of_protocol() -> bool {
     const SYNC: i32 = b'S' as i32;
-    // SAFETY: the stack is not empty. While a statement is executed no message is being read, so it may be looked at
-    // what the next one is; that does not wait, for there is something.
+    // SAFETY: the stack is not empty. While a statement is executed no message is being read, so the type of the
+    // next one may be looked at; that does not wait, for bytes have arrived.
     unsafe {
         let note = &*pg_sys::error_context_stack;
         let of_parameters = unguarded::ParamsErrorCallback as unsafe extern "C-unwind" fn(_);

@@ -1,4 +1,4 @@
-//! One unit of work that fails alone.
+//! Subtransactions: a unit of work whose failure leaves the transaction around it intact.
 use std::sync::OnceLock;
 
 use pgrx::pg_sys;
@@ -24,7 +24,8 @@ fn gives_up_transaction(error: &PgError) -> bool {
 }
 
 /// Runs `work` in a subtransaction: released if it returns Ok, rolled back if it returns Err, raises an ERROR or
-/// panics. An error that gives up the whole transaction, see `set_interruption_check`, is raised again after the rollback. Savepoints cannot be used from inside a function; PL/pgSQL's EXCEPTION uses the same calls.
+/// panics. An error that gives up the whole transaction, see `set_interruption_check`, is raised again after the
+/// rollback. Savepoints cannot be used from inside a function; PL/pgSQL's EXCEPTION uses the same calls.
 pub fn in_subtransaction<R>(work: impl FnOnce() -> Result<R, PgError>) -> Result<R, PgError> {
     // SAFETY: the memory context and resource owner are saved before and restored after, as PL/pgSQL does.
     let (memory, owner) = unsafe {

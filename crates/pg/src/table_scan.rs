@@ -1,5 +1,5 @@
 //! Reading a small table of ours from end to end without going through the executor, whose start-up costs many times
-//! what reading a few rows does. No rights are checked: for the engine's own use alone.
+//! as much as reading a few rows. No rights are checked: for the engine's own use alone.
 use pgrx::pg_sys;
 
 use super::engine_sql::Row;
@@ -10,7 +10,7 @@ pub struct StatementSnapshot(());
 
 impl StatementSnapshot {
     pub fn take() -> Self {
-        // SAFETY: inside a transaction; what it wrote so far becomes visible as to its next command.
+        // SAFETY: inside a transaction; its own writes so far become visible as to its next command.
         unsafe {
             pg_sys::CommandCounterIncrement();
             pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
@@ -34,7 +34,7 @@ impl Drop for StatementSnapshot {
     }
 }
 
-/// Has a table ever had rows since it was last emptied? Never no by mistake.
+/// Has the table had rows since it was last emptied? Never false if it has.
 pub fn has_pages(table: &str) -> bool {
     let Some(relation) = names::internal_relation(table) else { return false };
     // SAFETY: a table of ours, opened as a SELECT would.

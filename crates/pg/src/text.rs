@@ -1,4 +1,4 @@
-//! Text arguments and results of SQL functions. pgrx's own read and write UTF-8 whatever the encoding of the database.
+//! Text arguments and results of SQL functions. pgrx's own assume UTF-8, regardless of the database's encoding.
 use std::ops::Deref;
 
 use pgrx::callconv::{Arg, ArgAbi, BoxRet, FcInfo};

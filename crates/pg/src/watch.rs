@@ -1,5 +1,5 @@
-//! What evaluations are watched with: the time of this process on the processor, and Postgres' interrupts. A machine that
-//! is busy with other things makes no filter fail, because the time on the wall does not count.
+//! Watches evaluations of expressions: the time that they take on the processor, and Postgres' interrupts. A machine
+//! that is busy with other things makes no filter fail, because the time on the wall does not count.
 use automation_core::expr::{Watch, watch_evaluations};
 
 /// Has every evaluation of this process watched. `most` says how many microseconds of the processor one may take.
@@ -15,8 +15,9 @@ fn spent() -> u64 {
     if failed { 0 } else { time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000 }
 }
 
-/// Serves what Postgres has pending: the end of the process, a cancelled statement, a barrier of all processes. An error
-/// unwinds through the evaluation, as one of a state that cannot be read does, and rolls back what it was part of.
+/// Serves the interrupts that Postgres has pending: the end of the process, a cancelled statement, a barrier of all
+/// processes. An error unwinds through the evaluation, as one of a state that cannot be read does, and rolls back the
+/// work that the evaluation was part of.
 pub fn serve() {
     pgrx::check_for_interrupts!();
 }

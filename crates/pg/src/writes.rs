@@ -14,7 +14,7 @@ pub struct Write {
     pub columns: Vec<String>,
 }
 
-/// What a plan writes.
+/// The tables that a plan writes.
 ///
 /// # Safety
 /// A valid plan of SPI's.
@@ -31,7 +31,7 @@ pub unsafe fn of_plan(plan: pg_sys::SPIPlanPtr) -> Vec<Write> {
     found
 }
 
-/// The pointers of a list that is somebody else's.
+/// The pointers of a list that this code does not own.
 unsafe fn pointers<T>(list: *mut pg_sys::List) -> Vec<*mut T> {
     // SAFETY: as demanded of the caller, a list of such pointers, or null.
     let list = unsafe { PgList::<T>::from_pg(list) };
@@ -41,7 +41,7 @@ unsafe fn pointers<T>(list: *mut pg_sys::List) -> Vec<*mut T> {
 }
 
 unsafe fn of_query(query: *mut pg_sys::Query, found: &mut Vec<Write>) {
-    // SAFETY: an analysed query; a node is read as what its tag says.
+    // SAFETY: an analysed query; a node is read as the type that its tag names.
     unsafe {
         for cte in pointers::<pg_sys::CommonTableExpr>((*query).cteList) {
             let inner = (*cte).ctequery;

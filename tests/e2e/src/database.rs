@@ -34,7 +34,7 @@ impl Worker {
     }
 }
 
-/// What the server said no with.
+/// An error of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlError {
     /// Empty if the connection failed rather than the statement.
@@ -113,8 +113,8 @@ impl<'c> Database<'c> {
         self.as_role(&self.role)
     }
 
-    /// A bare client, for what is not covered here, such as COPY or notifications. Waits while the
-    /// server starts or recovers.
+    /// A bare client, for uses that are not covered here, such as COPY or notifications. Waits while the server
+    /// starts or recovers.
     pub fn client(&self) -> Result<Client, SqlError> {
         let mut config = Config::new();
         config.host_path(self.cluster.socket_directory()).port(PORT).user(&self.role).dbname(&self.name);
@@ -295,7 +295,7 @@ impl<'c> Database<'c> {
         Ok(client.simple_query(sql)?)
     }
 
-    /// Fails the test with what the server has to say about it.
+    /// Fails the test with the end of the server's log.
     #[track_caller]
     fn fail(&self, message: &str) -> ! {
         panic!("{message}\n{}", self.cluster.log_tail())

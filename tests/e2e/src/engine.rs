@@ -1,4 +1,4 @@
-//! What several tests ask of the engine as a whole.
+//! Questions and commands that several tests have for the engine as a whole.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,8 +1,10 @@
-//! A ledger whose effects can be counted, and the invariants that hold over it after any fault (`tests/invariants.sql`).
+//! A ledger whose effects can be counted, and the invariants that hold over it after any fault
+//! (`tests/invariants.sql`).
 //!
 //! Every change of an account takes its next version and notes itself in `made_change`, in one transaction. Two
-//! automations of two owners each leave one row in `effect` per change, and a third does so for what the second one
-//! changes itself. So what the database says was committed is what must have happened, whatever was killed in between.
+//! automations of two owners each leave one row in `effect` per change, and a third does so for the changes that the
+//! second one makes itself. So exactly the changes that the database has as committed must have had their effects, no
+//! matter which process was killed in between.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};

@@ -22,9 +22,9 @@ mod shop;
 
 use std::time::Duration;
 
-/// Bound for work that must not wait for something that takes half a minute or more: a step that sleeps for an hour, a receiver
-/// that hangs for 30 seconds, the end of an idle executor after a minute, a sweep after five. A machine with other work to
-/// do stays within it; how quick the work is on a free machine is told by `make bench`, not by a test.
+/// Bound for work that must not wait for something that takes half a minute or more: a step that sleeps for an hour, a
+/// receiver that hangs for 30 seconds, the end of an idle executor after a minute, a sweep after five. A machine with
+/// other work to do stays within it; how quick the work is on a free machine is told by `make bench`, not by a test.
 pub const AT_ONCE: Duration = Duration::from_secs(20);
 
 pub use background::in_background;

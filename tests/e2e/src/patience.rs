@@ -1,5 +1,5 @@
-//! Runs that wait, of every kind: each row of `asked` must leave exactly one row in `effect` once it is released, and one
-//! more if its run started another. The tables are those that `tests/invariants.sql` asks.
+//! Runs that wait, of every kind: each row of `asked` must leave exactly one row in `effect` once it is released, and
+//! one more if its run started another. The tables are those that `tests/invariants.sql` asks.
 
 use std::time::Duration;
 
@@ -87,7 +87,7 @@ impl Database<'_> {
         ))
     }
 
-    /// Lets go on what waits, with numbers in this range; each in a transaction of its own kind.
+    /// Lets the runs of these numbers go on that wait; each kind of wait in a transaction of its own.
     pub fn try_release(&self, from: i64, below: i64) -> Result<(), crate::SqlError> {
         let range = format!("id >= {from} AND id < {below}");
         self.try_execute(&format!("UPDATE lamp SET lit = true WHERE {range} AND NOT lit"))?;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// What a test may send to a process.
+/// The signals that a test may send to a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     Hup,
@@ -90,7 +90,7 @@ pub(crate) fn server_command(program: &Path) -> Command {
     command
 }
 
-/// Runs a server program to its end and returns what it printed, or what went wrong.
+/// Runs a server program to its end and returns its output, or its error.
 pub(crate) fn run_server_program<I, A>(program: &Path, arguments: I) -> Result<String, String>
 where
     I: IntoIterator<Item = A>,

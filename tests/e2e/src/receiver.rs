@@ -1,4 +1,4 @@
-//! A receiver of webhooks on loopback, that remembers what it got and answers as it is told.
+//! A receiver of webhooks on loopback, that remembers its requests and answers as it is told.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -34,7 +34,7 @@ impl Received {
         format!("{all}\n{{{}}}\n{}", json.join(", "), STANDARD.encode(&all))
     }
 
-    /// What never changes for one message.
+    /// The message id, which never changes for one message.
     #[track_caller]
     pub fn id(&self) -> &str {
         self.header("webhook-id").expect("a message has an id")
@@ -60,7 +60,7 @@ impl Received {
     }
 }
 
-/// What to do with a request.
+/// How to answer a request.
 pub enum Reply {
     /// A status, and further header lines.
     Status(u16, &'static str),

@@ -19,7 +19,7 @@ const DEFINE: &str = "
             automation.sql($$ INSERT INTO effect (job_id) VALUES ({{ new.id }}) $$) ])";
 
 impl Database<'_> {
-    /// Creates the tables and the automation, owned by whoever this session is.
+    /// Creates the tables and the automation, owned by the role of this session.
     #[track_caller]
     pub fn open_shop(&self) {
         self.execute(SCHEMA);

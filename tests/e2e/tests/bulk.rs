@@ -1,4 +1,5 @@
-//! Bulk jobs with live workers, killed in every way (R002-21): no row is skipped, none is done twice, the end is told once.
+//! Bulk jobs with live workers, killed in every way (R002-21): no row is skipped, none is done twice, the end is told
+//! once.
 
 use std::thread;
 use std::time::{Duration, Instant};

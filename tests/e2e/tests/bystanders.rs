@@ -1,4 +1,4 @@
-//! Applications that do not use the engine do not notice it: with the library preloaded every error says what it says
+//! Applications that do not use the engine do not notice it: with the library preloaded every error says the same as
 //! without, field by field, in databases with and without the extension.
 
 use e2e::{Cluster, Database};
@@ -169,7 +169,7 @@ fn fields(error: &DbError) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What each failing statement says in this database.
+/// The error of each failing statement in this database.
 fn errors_in(db: &Database<'_>) -> Vec<Vec<(&'static str, String)>> {
     db.execute(SCHEMA);
     let mut client = db.client().expect("a connection");

@@ -1,5 +1,5 @@
-//! A run that executes shows itself, and cancel_run() stops it: the statement is interrupted, what the run did is rolled
-//! back, and the executor lives on.
+//! A run that executes shows itself, and cancel_run() stops it: the statement is interrupted, the run's writes are
+//! rolled back, and the executor lives on.
 
 use std::sync::OnceLock;
 use std::thread;

@@ -1,8 +1,8 @@
 //! Processes are killed at random under load; afterwards every committed change has had its effects, each once and in
 //! order.
 //!
-//! `CHAOS_N` (`AE_CHAOS_KILLS` from make) is the number of kills, 200 unless told; `AE_SEED` repeats an order of victims
-//! and moments.
+//! `CHAOS_N` (`AE_CHAOS_KILLS` from make) is the number of kills, 200 unless told; `AE_SEED` repeats an order of
+//! victims and moments.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -42,7 +42,7 @@ fn poll() {
     thread::sleep(Duration::from_millis(2));
 }
 
-/// What the writers believe about each change they tried.
+/// The outcome that the writers believe each change they tried had.
 #[derive(Default)]
 struct Beliefs {
     /// COMMIT was answered.
@@ -61,7 +61,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Does not wait for the disk, so a crash may take back what it was told is committed.
+    /// Does not wait for the disk, so a crash may take back a change whose COMMIT was answered.
     fn is_hasty(&self) -> bool {
         self.number == 0
     }
@@ -75,7 +75,7 @@ struct Load<'c> {
 }
 
 impl Load<'_> {
-    /// Changes accounts until told to stop, whatever happens to the server.
+    /// Changes accounts until told to stop, through all crashes of the server.
     fn write(&self, writer: &mut Writer) {
         while !self.stop.load(Ordering::Relaxed) {
             if let Ok(mut client) = self.cluster.connect("ledger").client()
@@ -136,7 +136,7 @@ impl Load<'_> {
         beliefs.never.extend(never);
     }
 
-    /// What the table says is what the writers believe.
+    /// Checks that the table holds the changes that the writers believe to be committed.
     #[track_caller]
     fn expect_beliefs_hold(&self, db: &Database<'_>) {
         let beliefs = self.beliefs.lock().expect("no writer panicked");
@@ -183,7 +183,7 @@ fn session(cluster: &Cluster) -> Client {
     }
 }
 
-/// Chooses what to kill: its name and how to find it. `None` is the postmaster.
+/// Chooses the process to kill: its name and how to find it. `None` is the postmaster.
 fn victim(random: &mut Random) -> Option<(&'static str, &'static str)> {
     Some(match random.below(100) {
         0..35 => ("executor", "backend_type = 'automation_engine executor'"),
@@ -225,8 +225,8 @@ fn strike(cluster: &Cluster, random: &mut Random) -> &'static str {
     name
 }
 
-/// A run that was alone in hand when its executor was killed is under suspicion: if that happens to it again, the
-/// engine rightly gives it up. So those get their second chance before the next kill.
+/// A run that was executing alone when its executor was killed is under suspicion: if that happens to it again,
+/// the engine rightly gives it up. So such runs get their second chance before the next kill.
 #[track_caller]
 fn let_suspects_pass(db: &Database<'_>) {
     let suspects = db.column("SELECT id FROM automation_internal.dispatch WHERE attempt > 0");

@@ -1,5 +1,5 @@
-//! A clock that was ahead for a moment, and is right again: nothing stands still until the time that it showed, and nothing was
-//! dropped because it seemed to be old.
+//! A clock that was ahead for a moment, and is right again: nothing stands still until the time that it showed, and
+//! nothing was dropped because it seemed to be old.
 
 use e2e::{Cluster, Signal, Worker};
 
@@ -26,7 +26,7 @@ fn a_clock_that_was_ten_years_ahead_for_a_moment_silences_and_drops_nothing() {
     let before = (db.number(events), db.number(runs), db.number(days));
 
     cluster.reload(&[("automation_engine.failpoint", "clock=ahead:315360000")]);
-    // New workers begin with what the postmaster has read.
+    // New workers begin with the settings that the postmaster has read.
     let known = "SELECT current_setting('automation_engine.failpoint') LIKE 'clock%'";
     db.wait_until("the setting has arrived", known);
     // A new conductor keeps house by that clock, if not at once then a minute later.

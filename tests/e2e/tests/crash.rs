@@ -58,7 +58,7 @@ fn wait_for_restart(db: &Database<'_>, crashes: usize) -> Instant {
 }
 
 /// Lets a worker run into its death at `point`. Only the workers that are there learn of the point: those of the
-/// restarted server are started by the postmaster, who knows nothing of it.
+/// restarted server are started by the postmaster, which knows nothing of it.
 #[track_caller]
 fn die_at(db: &Database<'_>, point: &str) -> Instant {
     let cluster = db.cluster();
@@ -85,7 +85,8 @@ fn a_kill_at_any_point_loses_and_doubles_nothing() {
     for point in ORDINARY {
         for _ in 0..3 {
             let back = die_at(&db, point);
-            // R000-32, R000-34: no lease has to run out; what the dead process had claimed is done by another, once.
+            // R000-32, R000-34: no lease has to run out; work that the dead process had claimed is done by another
+            // process, once.
             expect_resumed(&db, point, back);
         }
     }
@@ -414,16 +415,17 @@ fn a_step_that_takes_the_server_down_is_given_up_and_the_rest_goes_on() {
         );
         let back = Instant::now();
         expect_resumed(&db, "the bomb", back);
-        // Twice alone; before that the bomb may have gone off in a batch, where it cannot be told which run it was. Routing does
-        // not wait for the disk: that crash may have undone it, and then the run is a new one, which goes off in a batch once more.
+        // Twice alone; before that the bomb may have gone off in a batch, where it cannot be told which run it was.
+        // Routing does not wait for the disk: that crash may have undone it, and then the run is a new one, which goes
+        // off in a batch once more.
         let crashes = cluster.crashes() - crashes;
         println!("{crashes} crashes until the run was given up");
         assert!((2..=4).contains(&crashes), "{crashes} crashes until the run was given up");
     }
-    // R000-4, R002-11: what was given up is kept as a dead letter.
+    // R000-4, R002-11: a run that was given up is kept as a dead letter.
     let letters = db.rows("SELECT reason, count(*) FROM automation_internal.dead_letter GROUP BY reason");
     assert_eq!(letters, [[Some("crashed_server".to_owned()), Some("3".to_owned())]]);
-    // Nobody else was blamed, and nothing is tried again by the next start.
+    // No other run was blamed, and nothing is tried again after the next start.
     let crashes = cluster.crashes();
     cluster.restart();
     expect_resumed(&db, "a restart", Instant::now());
@@ -456,7 +458,7 @@ fn a_step_that_takes_an_idle_server_down_is_given_up() {
 
 #[test]
 fn a_commit_that_fails_ends_its_own_run_and_no_other() {
-    // Between a failed commit and what an executor does about it, others have time to take the same run.
+    // Between a failed commit and the executor's reaction to it, others have time to take the same run.
     let cluster = Cluster::build().setting("automation_engine.failpoint", "after_commit=sleep:20").start();
     let db = open_ledger(&cluster);
     // The constraint speaks up only at COMMIT, when a batch of runs is already done.

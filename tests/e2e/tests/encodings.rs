@@ -1,4 +1,5 @@
-//! In a database of another encoding than UTF8 the same letters come out as in a UTF8 database, wherever a user can put them.
+//! In a database of another encoding than UTF8 the same letters come out as in a UTF8 database, wherever a user can put
+//! them.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -24,7 +25,7 @@ fn encoded(name: &str, encoding: &str) -> Database<'static> {
     db
 }
 
-/// What is noted of a database: the same in every encoding.
+/// Notes about a database: the same in every encoding.
 struct Notes(Vec<String>);
 
 impl Notes {
@@ -170,7 +171,7 @@ fn work(db: &Database<'_>, word: &str) -> Vec<String> {
         &fill("SELECT status = 'cancelled' FROM automation.runs WHERE automation = 'slow WORD'"),
     );
 
-    // What was sent is UTF-8.
+    // The body that was sent is UTF-8.
     let received = receiver.received();
     assert_eq!(received.len(), 1);
     notes.0.push(received[0].body.clone());
@@ -293,7 +294,8 @@ fn a_letter_that_the_encoding_lacks_is_named_and_stops_no_worker() {
         receiver.port
     ));
     db.execute("CREATE TABLE doc (id text PRIMARY KEY, j json); SELECT automation.watch_table('doc'); CREATE TABLE note (line text)");
-    // One automation for each border; the escape of a JSON string makes the letter, or a letter whose capital LATIN1 lacks.
+    // One automation for each border; the escape of a JSON string makes the letter, or a letter whose capital LATIN1
+    // lacks.
     let euro = r#""\u20ac""#;
     for (name, step) in [
         ("sql", format!("automation.sql('INSERT INTO note VALUES ({{{{ {euro} }}}})')")),
@@ -401,7 +403,8 @@ fn bytes_that_are_no_letters_come_back_as_they_were() {
     assert_eq!(db.text("SELECT encode(convert_to(line, 'WIN1252'), 'hex') FROM note"), "814181814181e9");
 }
 
-/// That MULE_INTERNAL is refused is shown by a regression test: a client that speaks UTF8 cannot even connect to such a database.
+/// That MULE_INTERNAL is refused is shown by a regression test: a client that speaks UTF8 cannot even connect to such a
+/// database.
 #[test]
 fn an_encoding_that_cannot_be_converted_is_refused() {
     let db = shared().encoded_database("ascii", "SQL_ASCII");

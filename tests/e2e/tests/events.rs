@@ -1,4 +1,5 @@
-//! Derived events, the engine's own events, tenants: what conductor and executors know of definitions that others commit.
+//! Derived events, the engine's own events, tenants: conductor and executors know of the definitions that other
+//! sessions commit.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -59,7 +60,7 @@ fn runs_tell_of_themselves_only_while_somebody_listens_r001_14() {
     db.expect_each_job_done_once();
     db.wait_until("each run was told of", "SELECT count(*) = 50 FROM heard");
     assert_eq!(db.number("SELECT count(DISTINCT run) FROM heard"), 50);
-    // The listener's own runs tell too, as somebody listens; but they start nothing.
+    // The listener's own runs also make such events, as there is a listener; but these start nothing.
     assert_eq!(db.number("SELECT count(*) FROM automation.runs WHERE automation = 'listener'"), 50);
     db.execute("SELECT automation.drop_automation('listener')");
     let before = db.number(told);
@@ -109,7 +110,7 @@ fn a_storm_is_told_of_once_a_minute_r001_42() {
     assert_eq!(db.number(storms), 1);
 }
 
-/// Sessions outside hear, by pattern, of what their role may see.
+/// Sessions of applications hear, by pattern, of the events that their role may see.
 #[test]
 fn subscribers_hear_of_what_they_may_see_and_of_nothing_else() {
     let cluster = Cluster::start();
@@ -168,8 +169,8 @@ fn subscribers_hear_of_what_they_may_see_and_of_nothing_else() {
     assert_eq!(told(&db, &mut listener), []);
 }
 
-/// The notifications of all that was committed so far: (channel, payload). They come in the order of the commits, so the one
-/// that is sent here is the last.
+/// The notifications of all that was committed so far: (channel, payload). They come in the order of the commits, so
+/// the one that is sent here is the last.
 fn told(db: &Database<'_>, listener: &mut postgres::Client) -> Vec<(String, String)> {
     const LAST: &str = "that is all";
     db.execute(&format!("NOTIFY few, '{LAST}'"));

@@ -66,7 +66,7 @@ fn a_pause_that_another_session_prevents_stops_the_filter_all_the_same() {
     let mallory = author(&db, "dear_eve");
     mallory.execute("SELECT automation.define('trap', trigger => automation.on_event('other'), steps => ARRAY[automation.sql('SELECT 1')])");
     set_trap(&mallory);
-    // A session with the row of the automation in hand: the engine cannot pause it, and must not wait either.
+    // A session that has the row of the automation locked: the engine cannot pause it, and must not wait either.
     let mut holder = db.client().expect("a session");
     let mut held = holder.transaction().expect("a transaction");
     held.batch_execute("SELECT FROM automation_internal.automation WHERE name = 'trap' FOR UPDATE").expect("the lock");

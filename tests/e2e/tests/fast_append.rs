@@ -1,6 +1,6 @@
-//! The engine with `automation_engine.fast_append = off`: Postgres' own insertion writes the event log and the history, and
-//! captured changes, effects and indexes are the same as with `on`, after `kill -9` as well, and while sessions of both kinds
-//! write at the same time.
+//! The engine with `automation_engine.fast_append = off`: Postgres' own insertion writes the event log and the history,
+//! and captured changes, effects and indexes are the same as with `on`, after `kill -9` as well, and while sessions of
+//! both kinds write at the same time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -58,7 +58,8 @@ fn write(session: &Database<'_>, nth: u64) -> Result<(), e2e::SqlError> {
         _ => format!("DELETE FROM item WHERE id = {}", 500 + nth),
     };
     match session.try_execute(&sql) {
-        // Sessions that change the same rows in different orders: one of them is rolled back and its changes never happened.
+        // Sessions that change the same rows in different orders: one of them is rolled back and its changes never
+        // happened.
         Err(error) if error.sqlstate == "40P01" => session.try_execute("ROLLBACK"),
         outcome => outcome,
     }

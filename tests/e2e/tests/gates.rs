@@ -1,5 +1,5 @@
-//! What stands between an event and a run, with workers: counts and exclusions are exact however many executors there are
-//! and whatever is killed; what feeds itself is stopped; nobody waits for another tenant's backlog.
+//! The gates between an event and a run, with workers: counts and exclusions are exact with any number of executors and
+//! any process killed; an automation that feeds itself is stopped; no tenant waits for another tenant's backlog.
 
 use std::thread;
 use std::time::Duration;
@@ -45,7 +45,8 @@ fn a_window_fires_once_per_crossing_whatever_is_killed() {
     assert_eq!(db.number("SELECT count(DISTINCT who) FROM alarm"), 400);
 }
 
-/// D13, G5: commits that take 30 ms, so that runs end in one executor while the next ones of their keys join the queue in others.
+/// D13, G5: commits that take 30 ms, so that runs end in one executor while the next ones of their keys join the queue
+/// in others.
 #[test]
 fn no_queued_run_loses_its_turn_to_a_slow_commit() {
     let cluster = Cluster::build().setting("automation_engine.executors", "4").start();
@@ -111,7 +112,7 @@ fn queued_runs_of_a_key_go_one_after_the_other_in_order() {
     db.expect_nothing_rescued();
 }
 
-/// An automation that updates what it reacts to, and a pair that plays ping-pong, are paused by the
+/// An automation that updates the rows that it reacts to, and a pair that plays ping-pong, are paused by the
 /// system after one hot run each; an innocent one goes on.
 #[test]
 fn what_feeds_itself_is_paused_and_nothing_else() {
@@ -153,7 +154,8 @@ fn what_feeds_itself_is_paused_and_nothing_else() {
     assert_eq!(db.number("SELECT count(*) FROM effect"), 999);
 }
 
-/// One tenant with a long queue delays another's by little: of what is served meanwhile, about half is its own.
+/// One tenant with a long queue delays another's by little: about half of the runs that are served meanwhile are its
+/// own.
 #[test]
 fn a_tenant_does_not_wait_for_anothers_backlog() {
     let cluster = Cluster::build().setting("automation_engine.executors", "2").start();
@@ -176,7 +178,7 @@ fn a_tenant_does_not_wait_for_anothers_backlog() {
     let before = db.number(
         "SELECT count(*) FROM effect WHERE who = 'big' AND n < (SELECT max(n) FROM effect WHERE who = 'small')",
     );
-    // Two executors have batches of a hundred in hand each.
+    // Two executors have claimed batches of a hundred each.
     assert!(before <= 1500, "{before} of the big tenant's were served before the last of the small one's");
     assert_eq!(db.number("SELECT count(*) FROM effect"), 51000);
 }

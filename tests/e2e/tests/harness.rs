@@ -1,4 +1,4 @@
-//! The harness itself, on a server without the extension: what it says happens, happens.
+//! The harness itself, on a server without the extension: each of its functions does as its name says.
 
 use std::sync::OnceLock;
 

@@ -1,5 +1,5 @@
-//! Triggers that are held for a while, with workers: what is held survives kills at every point and fires once, never
-//! early; what was broken meanwhile does not fire.
+//! Holds, with workers: a hold survives kills at every point and fires once, never early; one that was broken
+//! meanwhile does not fire.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use e2e::{Cluster, Database, Signal, Worker};
 /// How long doors must stay open: longer than a busy machine needs to hold three hundred of them and to close some.
 const HOLD: &str = "15 seconds";
 
-/// Points that only what is held passes, and some that everything does.
+/// Points that only holds pass, and some that all work passes.
 const POINTS: &[&str] = &["held", "hold_over", "timers_taken", "route_written", "before_commit"];
 
 fn porter<'c>(cluster: &'c Cluster, hold: &str) -> Database<'c> {
@@ -84,7 +84,7 @@ fn a_kill_at_any_point_of_a_hold_loses_and_doubles_nothing() {
         while cluster.crashes() == crashes {
             db.tell_workers();
             door += 1;
-            // Whatever of this was committed before the end counts.
+            // Each of these statements that was committed before the end counts.
             let _ = db.try_execute(&format!(
                 "WITH new AS (INSERT INTO door (id) VALUES ({door}) RETURNING id) INSERT INTO opened SELECT id FROM new"
             ));

@@ -1,4 +1,5 @@
-//! A run is given up when it crashes the server, and not because it was under way when the power failed or a process was ended.
+//! A run is given up when it crashes the server, and not because it was under way when the power failed or a process
+//! was ended.
 
 use e2e::{Cluster, Database, Signal, Worker, kill};
 

@@ -1,5 +1,5 @@
-//! What ends more than one run, or a run for the sake of another, interrupts the statements that execute: deferred triggers of
-//! a batch, cancel_bulk(), drop_automation(), mode restart.
+//! Every act that ends more than one run, or a run for the sake of another, interrupts the statements that execute:
+//! deferred triggers of a batch, cancel_bulk(), drop_automation(), mode restart.
 
 use std::sync::OnceLock;
 use std::thread;
@@ -13,7 +13,8 @@ fn shared() -> &'static Cluster {
     CLUSTER.get_or_init(|| Cluster::build().setting("automation_engine.executors", "2").start())
 }
 
-/// An automation whose run writes and then sleeps for as long as its payload or its row of a backfill says, and one that is quick.
+/// An automation whose run writes and then sleeps for as long as its payload or its row of a backfill says, and one
+/// that is quick.
 fn open_dormitory(db: &Database<'_>) {
     db.execute(
         "CREATE TABLE effect (run bigint);

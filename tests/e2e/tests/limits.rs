@@ -1,7 +1,9 @@
-//! The settings that limit how many runs execute at the same time, with several executors at work (R001-40, R001-61, R002-9).
+//! The settings that limit how many runs execute at the same time, with several executors at work (R001-40, R001-61,
+//! R002-9).
 //!
-//! Each run of a test takes the first free seat of its scope for as long as its transaction lasts, writes the number of the seat
-//! down, and waits behind a gate that the test holds. So a scope in which N runs execute at the same time uses the seats 0 to N - 1.
+//! Each run of a test takes the first free seat of its scope for as long as its transaction lasts, writes the number of
+//! the seat down, and waits behind a gate that the test holds. So a scope in which N runs execute at the same time uses
+//! the seats 0 to N - 1.
 
 use e2e::{Cluster, Database};
 
@@ -66,8 +68,8 @@ impl<'c> Room<'c> {
         self.db.wait_until(&format!("{count} runs of {scope} execute"), &format!("SELECT seated('{scope}') = {count}"));
     }
 
-    /// Starts five runs of the limited scope one by one, of which two execute, then a run of another scope, which executes at
-    /// once; with the gate open all of them end, never more than two of the limited scope at the same time.
+    /// Starts five runs of the limited scope one by one, of which two execute, then a run of another scope, which
+    /// executes at once; with the gate open all of them end, never more than two of the limited scope at the same time.
     #[track_caller]
     fn expect_two_at_a_time(&self, start_limited: impl Fn(), start_other: impl Fn()) {
         for started in 1..=5 {
@@ -213,8 +215,8 @@ fn with_hot_flow_off_no_number_of_executions_pauses_an_automation_without_a_limi
     assert_eq!(db.text("SELECT status FROM automation.automations WHERE name = 'count'"), "active");
 }
 
-/// The runs of a noisy tenant and of quiet ones come at the same time to several executors. Only the noisy one is held back: by
-/// the limit of executions, then by the breaker.
+/// The runs of a noisy tenant and of quiet ones come at the same time to several executors. Only the noisy one is held
+/// back: by the limit of executions, then by the breaker.
 #[test]
 fn one_noisy_tenant_stops_only_itself_r002_13_r003_9() {
     let cluster = Cluster::build().setting("automation_engine.executors", "4").start();

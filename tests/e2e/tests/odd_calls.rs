@@ -247,7 +247,7 @@ fn odd_value(kind: &str, random: &mut Random) -> String {
     }
 }
 
-/// What an argument of this name usually holds: calls in which all but one argument fit get further than others.
+/// A usual value of an argument of this name: calls in which all but one argument fit get further than others.
 fn fitting_value(name: &str, kind: &str) -> Option<&'static str> {
     match (name, kind) {
         ("name", "text") => Some("'odd-work'"),
@@ -278,7 +278,7 @@ fn odd_call(function: &Function, random: &mut Random) -> String {
     let one_place = (random.below(2) == 0).then(|| random.below(function.arguments.len().max(1)));
     for (place, (name, kind)) in function.arguments.iter().enumerate() {
         let fits = one_place.is_some_and(|odd| odd != place).then(|| fitting_value(name, kind)).flatten();
-        // Half of what may be left out is.
+        // Half of the arguments that may be left out are.
         if place >= function.required && one_place != Some(place) && random.below(2) == 0 {
             continue;
         }
@@ -347,7 +347,7 @@ fn thousands_of_odd_calls_meet_no_internal_error_and_leave_the_engine_working() 
     db.worker_pid(Worker::Conductor);
     db.make_changes(50);
     db.wait_until_drained(Duration::from_secs(60));
-    // retry_run() and skip_step() may have made a second run for an event, which is what they are for. That no change of
+    // retry_run() and skip_step() may have made a second run for an event, which is their purpose. That no change of
     // the ledger had an effect twice is asked by I1.
     let mut broken = db.broken_invariants();
     broken.retain(|name| !name.starts_with("I5 no event made a trigger of an automation run twice"));

@@ -1,5 +1,5 @@
-//! default_transaction_read_only, by which a database is frozen: workers leave it alone, say so without flooding the server's
-//! log, and go on by themselves when the setting is gone.
+//! default_transaction_read_only, by which a database is frozen: workers leave it alone, say so without flooding the
+//! server's log, and go on by themselves when the setting is gone.
 
 use std::time::Instant;
 

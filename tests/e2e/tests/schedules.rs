@@ -1,12 +1,13 @@
-//! Triggers by the clock, with workers (G8): a tick fires once, never early, whatever is killed and when; what was missed is
-//! made up for as the definition says; runs that must not overlap do not; and nothing is done until the next tick.
+//! Triggers by the clock, with workers (G8): a tick fires once, never early, no matter which process is killed and
+//! when; missed ticks are made up for as the definition says; runs that must not overlap do not; and nothing is done
+//! until the next tick.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{Cluster, Database, Shutdown, Signal, Worker, kill};
 
-/// Where a tick can be cut off, and what comes of it afterwards.
+/// Points at which a tick, or its run afterwards, can be cut off.
 const POINTS: &[&str] =
     &["ticks_taken", "tick", "route_written", "route_advanced", "claimed", "written", "before_commit"];
 
@@ -77,7 +78,7 @@ fn a_tick_fires_once_whatever_is_killed() {
         wait_for_ticks(&db, 1);
         println!("{point}: a tick {} ms after the server was back", back.elapsed().as_millis());
     }
-    // All of the server at once, with what it had not flushed.
+    // All of the server at once, with the WAL that it had not flushed.
     cluster.crash();
     cluster.start_again();
     wait_for_ticks(&db, 2);
@@ -101,7 +102,7 @@ fn what_was_missed_is_made_up_for_as_the_definition_says() {
         ));
     }
     db.wait_until("all tick", "SELECT count(DISTINCT automation) = 4 FROM effect");
-    // Longer than what is still on time.
+    // Longer than a tick may be late and still count as on time.
     let last = db.text("SELECT min(last) FROM (SELECT max(tick) AS last FROM effect GROUP BY automation) AS l");
     cluster.stop(Shutdown::Fast);
     thread::sleep(Duration::from_secs(14));

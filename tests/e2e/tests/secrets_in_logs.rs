@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::MetadataExt};
 
 use e2e::{Cluster, Database};
 
-/// What no line of the log may hold.
+/// The secret that no line of the log may hold.
 const CANARY: &str = "canary-4711-canary";
 
 fn opened(cluster: &Cluster) -> Database<'_> {
@@ -59,7 +59,7 @@ fn a_failing_set_secret_leaves_no_value_in_the_log() {
     let log = cluster.log();
     assert!(log.contains("there is no key to seal secrets with"), "the errors are logged");
     assert!(!log.contains(CANARY), "{}", cluster.log_tail());
-    // What comes after it in the same session is logged as ever.
+    // The next statement of the same session is logged as ever.
     assert_eq!(clerk.error("SELECT automation.pause('unknown statement')::text || 1/0").sqlstate, "22012");
     assert!(cluster.log().contains("unknown statement"), "{}", cluster.log_tail());
     // So is an error after one that went well.

@@ -1,4 +1,4 @@
-//! The README's table of settings is the server's.
+//! The table of settings in the README agrees with the settings of the server.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn documented() -> Vec<(String, String)> {
 
 #[test]
 fn the_readme_lists_every_setting_with_its_default() {
-    // Without the tests' own values, so that what is shown is the default.
+    // Without the tests' own values, so that the defaults are shown.
     let cluster = Cluster::build().without_library().start();
     let db = cluster.empty_database("settings");
     db.execute("CREATE EXTENSION automation_engine");

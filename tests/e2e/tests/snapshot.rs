@@ -1,5 +1,5 @@
-//! A session that holds a snapshot keeps every dead row alive: nothing that the engine looks at again and again may grow
-//! with what it has already done.
+//! A session that holds a snapshot keeps every dead row alive: nothing that the engine looks at again and again may
+//! grow with the work that it has already done.
 
 use e2e::Cluster;
 
@@ -29,7 +29,7 @@ fn a_held_snapshot_does_not_make_every_look_longer() {
         }
     }
     assert_eq!(holder.number("SELECT count(*) FROM effect"), 0, "the snapshot is not held");
-    // The workers report what they have read once a second while they have something to do, and when they leave.
+    // The workers report their reads once a second while they have something to do, and when they leave.
     db.execute("SELECT automation.stop_workers()");
     db.wait_until("what was read is known", &format!("SELECT ({READ}) > {runs}"));
     let read = db.number(READ);
@@ -62,7 +62,7 @@ fn a_held_snapshot_does_not_make_every_look_at_a_bulk_job_longer_r002_21() {
     db.wait_for_job(job);
     assert_eq!(db.number("SELECT count(*) FROM effect"), rows);
     assert_eq!(holder.number("SELECT count(*) FROM effect"), 0, "the snapshot is not held");
-    // The workers report what they have read once a second while they have something to do, and when they leave.
+    // The workers report their reads once a second while they have something to do, and when they leave.
     db.execute("SELECT automation.stop_workers()");
     db.wait_until("what was read is known", &format!("SELECT ({READ_FOR_JOBS}) > {rows}"));
     let read = db.number(READ_FOR_JOBS);

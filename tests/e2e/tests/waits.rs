@@ -1,5 +1,5 @@
-//! Runs that wait, with workers: they survive kills at every point, restarts and their owner's end; timers are never early;
-//! nothing is done while nothing happens; what was lost is found by the sweep.
+//! Runs that wait, with workers: they survive kills at every point, restarts and their owner's end; timers are never
+//! early; nothing is done while nothing happens; a wake-up that was lost is found by the sweep.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ fn a_kill_at_any_point_of_a_wait_loses_and_doubles_nothing() {
         while cluster.crashes() == crashes {
             // Only workers that are there learn of the point; the restarted server knows nothing of it.
             db.tell_workers();
-            // Whatever of this was committed before the end counts.
+            // Each of these statements that was committed before the end counts.
             let _ = db.try_ask(next, 2);
             let _ = db.try_release(first, next);
             next += 2 * KINDS.len() as i64;
@@ -40,7 +40,7 @@ fn a_kill_at_any_point_of_a_wait_loses_and_doubles_nothing() {
         }
         cluster.set(&[("automation_engine.failpoint", "")]);
         let back = cluster.wait_until_back(db.name(), || cluster.crashes() > crashes);
-        // An event is for those who wait already.
+        // An event wakes only runs that wait already.
         db.wait_until_all_have_begun();
         db.release(first, next);
         db.wait_at_most(
@@ -54,7 +54,8 @@ fn a_kill_at_any_point_of_a_wait_loses_and_doubles_nothing() {
         );
         println!("{point}: all done {} ms after the server was back", back.elapsed().as_millis());
     }
-    // R000-14: a wait and what can end it are written together or not at all, so no run is left that nothing ends.
+    // R000-14: a wait and the rows by which it can be ended are written together or not at all, so no run is left
+    // waiting for ever.
     db.release(1, next);
     let took = db.expect_all_ended();
     println!("{} runs that had waited ended within {} ms", patient - 1, took.as_millis());
@@ -70,7 +71,7 @@ fn runs_wait_through_restarts_and_nothing_is_done_meanwhile() {
     db.wait_until_all_wait(next);
     cluster.restart();
     db.wait_until_all_wait(next);
-    // Those that try again do so every three seconds, which is something.
+    // Runs whose step is tried again are active every three seconds, so they are let go on first.
     db.execute("UPDATE lamp SET lit = true FROM asked WHERE asked.id = lamp.id AND asked.kind = 'retry'");
     db.wait_until("no run tries again", "SELECT NOT EXISTS (SELECT FROM automation.waiting WHERE kind = 'sql')");
     db.disconnect();
@@ -96,13 +97,14 @@ fn a_timer_is_never_early_and_waits_for_no_later_one() {
     );
     db.execute("INSERT INTO alarm VALUES (0, clock_timestamp() + interval '1 hour')");
     db.wait_until("the conductor knows of a timer", "SELECT EXISTS (SELECT FROM automation.waiting)");
-    // In falling order, so that each is earlier than those that the conductor knows of.
+    // In falling order, so that each alarm is earlier than those that the conductor knows of.
     for n in (1..=20).rev() {
         db.execute(&format!("INSERT INTO alarm VALUES ({n}, clock_timestamp() + {n} * interval '150 milliseconds' + interval '1 second')"));
     }
     db.wait_until("every alarm has rung", "SELECT count(*) = 20 FROM rung");
     assert_eq!(db.number("SELECT count(*) FROM rung WHERE at < due"), 0, "a timer was early");
-    // On an idle machine none is more than a second late (G8). A busy one may hold up any of them, but hardly all twenty.
+    // On an idle machine none is more than a second late (G8). A busy one may hold up any of them, but hardly all
+    // twenty.
     let late = db.rows("SELECT (extract(epoch FROM min(at - due)) * 1000)::bigint, max(at - due) FROM rung");
     println!("the least and the most that a timer was late: {late:?}");
     let least: i64 = late[0][0].as_deref().and_then(|least| least.parse().ok()).expect("a number");

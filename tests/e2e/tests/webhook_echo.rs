@@ -1,4 +1,4 @@
-//! A receiver that echoes what it gets does not bring secrets back into the database.
+//! A receiver that echoes its requests does not bring secrets back into the database.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -41,7 +41,7 @@ fn a_receiver_that_echoes_its_request_leaves_no_secret_behind() {
     let received = receiver.received();
     assert_eq!(received.len(), 3);
     assert!(received.iter().all(|message| message.header("authorization") == Some(&format!("Bearer {token}"))));
-    // What is no secret is kept as it came.
+    // Text that is no secret is kept as it came.
     let kept = db.column("SELECT response_body FROM automation.deliveries ORDER BY id");
     assert_eq!(kept.len(), 2);
     for body in &kept {
@@ -49,7 +49,7 @@ fn a_receiver_that_echoes_its_request_leaves_no_secret_behind() {
         assert!(body.contains("webhook-signature: v1,"), "a signature is no secret: {body}");
     }
     db.execute("CHECKPOINT");
-    // The search finds what is there.
+    // The search works: it finds a text that is there.
     let shown = db.relations_with(marker);
     assert!(shown.iter().any(|relation| relation == "automation.deliveries"), "{shown:?}");
     assert!(!cluster.files_with(marker).is_empty(), "the header of the definition is in a file");

@@ -24,7 +24,8 @@ fn hanging(count: usize) -> Vec<Receiver> {
     (0..count).map(|_| Receiver::hanging()).collect()
 }
 
-/// Lets the courier run into its death at `point` while it delivers one message of this kind; waits until the server is back.
+/// Lets the courier run into its death at `point` while it delivers one message of this kind; waits until the server is
+/// back.
 fn die_at(db: &Database<'_>, point: &str, kind: &str) {
     let cluster = db.cluster();
     let crashes = cluster.crashes();
@@ -78,7 +79,7 @@ fn what_must_not_arrive_twice_is_ambiguous_after_a_kill() {
         db.wait_for_state("once", "ambiguous", count);
         assert!(receiver.received().len() <= before + 1, "{point}");
     }
-    // Nobody but a person sends it again.
+    // Only a person sends it again, never the courier.
     db.execute(
         "SELECT automation.redeliver(id) FROM automation.deliveries WHERE state = 'ambiguous' ORDER BY id LIMIT 1",
     );

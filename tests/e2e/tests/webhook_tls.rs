@@ -1,4 +1,5 @@
-//! Messages over TLS: a receiver under an authority of the administrator's own is believed once the file names it, and not before.
+//! Messages over TLS: a receiver under an authority of the administrator's own is believed once the file names it, and
+//! not before.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,7 +14,8 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// A receiver at 127.0.0.1 with a certificate of an authority of its own: its port, that authority, how much it could read.
+/// A receiver at 127.0.0.1 with a certificate of an authority of its own: its port, that authority, how much it could
+/// read.
 fn receiver() -> (u16, String, Arc<AtomicUsize>) {
     let authority_key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::new(Vec::new()).expect("parameters");

@@ -186,7 +186,7 @@ fn what_fails_as_often_as_it_may_is_a_dead_letter_and_can_be_redriven() {
     let received = receiver.wait_for(4);
     assert!(received.iter().all(|message| message.id() == received[0].id()));
     assert_eq!(db.number("SELECT count(*) FROM automation.dead_letters"), 0);
-    // And what has arrived can be sent once more, under the same id.
+    // A message that has arrived can be sent once more, under the same id.
     db.execute("SELECT automation.redeliver(id) FROM automation.deliveries WHERE state = 'delivered'");
     db.wait_for_state("hello", "delivered", 2);
     assert_eq!(receiver.wait_for(5)[4].id(), received[0].id());

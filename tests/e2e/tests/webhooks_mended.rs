@@ -1,4 +1,4 @@
-//! What was wrong around a message is put right, and the message leaves (R004-13).
+//! A message that could not be sent leaves once the cause outside of it is put right (R004-13).
 
 use std::sync::OnceLock;
 

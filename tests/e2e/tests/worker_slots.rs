@@ -1,5 +1,5 @@
-//! `max_worker_processes` is used up: idle executors, or those of the owner that has most, make room for an owner, a database or
-//! a courier without a process.
+//! `max_worker_processes` is used up: idle executors, or those of the owner that has most, make room for an owner, a
+//! database or a courier without a process.
 
 use std::time::Duration;
 
@@ -38,7 +38,8 @@ fn left(owner: &Database<'_>) -> i64 {
 
 #[test]
 fn a_second_database_is_served_while_four_busy_owners_use_up_the_worker_processes() {
-    // Postgres' default. The launcher, the launcher of logical replication, two conductors and four executors use them up.
+    // Postgres' default. The launcher, the launcher of logical replication, two conductors and four executors use them
+    // up.
     let cluster = Cluster::build().setting("max_worker_processes", "8").start();
     let one = cluster.database("one");
     let two = cluster.database("two");

@@ -44,7 +44,7 @@ pub fn read(job: &Job, is_worker: bool) -> Result<i64, PgError> {
     let Some((query, params, path)) = bulk::query_of(job.id) else { return Ok(0) };
     let values: Vec<Kept> = serde_json::from_str(&params).map_err(|error| PgError::new("XX000", error.to_string()))?;
     let path = server_text::c_string(&path)?;
-    let pinned = Pinned::new();
+    let pinned = Pinned::open();
     pinned.set(c"search_path", &path);
     let spi = Spi::open();
     let own: Vec<_> = values.iter().map(|value| own_type(&value.0)).collect();

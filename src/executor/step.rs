@@ -48,7 +48,7 @@ fn isolated(act: &mut Performing<'_>, scope: &dyn Scope) -> Result<Done, PgError
     }
     in_subtransaction(|| {
         // Settings that the step makes are undone with this level.
-        let pinned = Pinned::new();
+        let pinned = Pinned::open();
         use_search_path(version, Some(&pinned));
         let result = {
             let slice = claimer.shares.then_some(SLICE_MS);

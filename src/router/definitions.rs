@@ -90,7 +90,7 @@ fn follow(held: &HeldFields) {
         return held.follow();
     }
     let followed = in_subtransaction(|| {
-        let pinned = Pinned::new();
+        let pinned = Pinned::open();
         pinned.set(c"lock_timeout", c"50ms");
         held.follow();
         drop(pinned);

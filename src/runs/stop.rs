@@ -74,7 +74,7 @@ impl Stop {
 /// Calls `look`, which waits for a row, with a short lock timeout.
 fn soon<T>(look: &impl Fn() -> Option<T>) -> Result<Option<T>, Held> {
     let found = in_subtransaction(|| {
-        let pinned = Pinned::new();
+        let pinned = Pinned::open();
         pinned.set(c"lock_timeout", AGAIN);
         let found = look();
         drop(pinned);

@@ -33,7 +33,7 @@ const MOST_DELETED: u64 = 10_000;
 /// Makes sure that the days from `first` to `last` of a table have their partitions. Rows of such a day may be in the
 /// default partition already, because the clock on the wall was ahead for a while: they move to the new one.
 pub fn ensure(table: Log, first: i64, last: i64) {
-    let pinned = Pinned::new();
+    let pinned = Pinned::open();
     pinned.set(c"lock_timeout", c"100ms");
     for day in first..=last {
         if names::internal_relation(&partition_name(table.name, day)).is_none() {
@@ -114,7 +114,7 @@ pub fn days(table: &str) -> Vec<i64> {
 /// Drops the partition of a day.
 pub fn drop_day(table: &str, day: i64) {
     let name = partition_name(table, day);
-    let pinned = Pinned::new();
+    let pinned = Pinned::open();
     pinned.set(c"lock_timeout", c"100ms");
     as_engine(|| {
         run_ddl(&format!("ALTER EXTENSION automation_engine DROP TABLE automation_internal.{name}"));
@@ -138,7 +138,7 @@ pub fn gather_statistics(table: Log) {
     let Some(parent) = names::internal_relation(table.name) else { return };
     let rows = as_engine(|| query(ROWS, &[parent.into()], |row| (row.int8(1), row.int8(2).unwrap_or_default())));
     if rows.into_iter().any(|(known, rows)| automation_core::statistics::are_due(known, rows)) {
-        let pinned = Pinned::new();
+        let pinned = Pinned::open();
         pinned.set(c"lock_timeout", c"100ms");
         pinned.set(c"default_statistics_target", c"10");
         as_engine(|| run_ddl(&format!("ANALYZE automation_internal.{} ({})", table.name, table.found_by)));

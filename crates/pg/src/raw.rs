@@ -232,6 +232,9 @@ pub mod unguarded {
     }
 
     /// Has the client sent more than the message that is being worked on?
+    ///
+    /// # Safety
+    /// Only in a process that serves a client.
     pub unsafe fn has_unread_message() -> bool {
         // SAFETY: reads state of the current process.
         unsafe {

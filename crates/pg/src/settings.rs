@@ -11,7 +11,7 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    pub fn new() -> Self {
+    pub fn open() -> Self {
         // SAFETY: opens a nest level inside the current transaction; Drop closes it. If the transaction is aborted
         // first, Postgres has closed it already and Drop finds nothing above the level.
         Pinned { level: unsafe { pg_sys::NewGUCNestLevel() } }
@@ -22,7 +22,7 @@ impl Pinned {
         if current(c"search_path").is_some_and(|path| path.as_c_str() == ENGINE_PATH) {
             return None;
         }
-        let pinned = Self::new();
+        let pinned = Self::open();
         pinned.set(c"search_path", ENGINE_PATH);
         Some(pinned)
     }
@@ -47,7 +47,7 @@ impl Pinned {
         if !OUTPUT.iter().any(|(name, wanted)| differs(name, wanted)) {
             return None;
         }
-        let pinned = Self::new();
+        let pinned = Self::open();
         for (name, wanted) in OUTPUT {
             pinned.set(name, wanted);
         }

@@ -4,6 +4,7 @@ mod capture;
 mod definitions;
 mod executor;
 mod plans;
+mod server_numbers;
 mod state_parity;
 
 use pgrx::prelude::*;

@@ -153,7 +153,7 @@ fn attach() -> &'static Shared {
 }
 
 /// AddinShmemInitLock is a macro over the main array of locks; 21 is its place in all supported versions.
-unsafe fn addin_shmem_init_lock() -> *mut pg_sys::LWLock {
+pub unsafe fn addin_shmem_init_lock() -> *mut pg_sys::LWLock {
     // SAFETY: the array is made at server start and has more entries than this.
     unsafe { &raw mut (*pg_sys::MainLWLockArray.add(21)).lock }
 }

@@ -110,7 +110,7 @@ fn a_session_that_is_terminated_while_it_records_a_change_lets_go_of_everything(
 
 #[test]
 fn only_a_statement_that_ends_its_transaction_does_without_the_second_index_entry() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::build().setting("automation_engine.fast_append", "on").start();
     let db = cluster.database("log");
     open(&db);
     db.execute("CREATE FUNCTION touch() RETURNS void LANGUAGE sql AS 'UPDATE item SET n = n + 1 WHERE id = 1'");

@@ -2,6 +2,7 @@
 use automation_core::expr::{Budget, Scope};
 use automation_core::gate::Code;
 use automation_core::gate::change::{self, Occurrence};
+use automation_core::ids::AutomationId;
 use automation_core::program::Trigger;
 
 use crate::store::numeric_memory;
@@ -9,7 +10,7 @@ use crate::store::numeric_memory;
 /// As the core says it, with what is remembered of the number; what has to be remembered after it is written down. `key`
 /// tells entities apart. The events of one entity must come in their order. All of it has one budget.
 pub fn config(
-    automation: i32,
+    automation: AutomationId,
     trigger: &Trigger,
     key: impl FnOnce() -> String,
     event: &Occurrence<'_>,

@@ -1,6 +1,7 @@
 //! Keeping the schedules in step with the definitions, in the transaction that changes a definition: so they cannot differ
 //! once it has committed, and a schedule counts from the moment at which its author said so. An automation that stops
 //! being active otherwise, because the engine pauses it, has its schedules put to rest when their next tick comes.
+use automation_core::ids::AutomationId;
 use automation_core::program::Program;
 
 use crate::definitions::scope::{instant, micros};
@@ -10,7 +11,7 @@ use crate::store::schedules;
 
 /// The automation is active and this is what it does. `anew`: it was not active before, and what it would have fired
 /// meanwhile does not count. A schedule whose times are the same goes on where it was.
-pub fn follow(automation: i32, program: &Program, anew: bool) {
+pub fn follow(automation: AutomationId, program: &Program, anew: bool) {
     let known = schedules::of_automation(automation);
     let now = clock::engine_now();
     let mut kept: Vec<&str> = Vec::new();
@@ -34,7 +35,7 @@ pub fn follow(automation: i32, program: &Program, anew: bool) {
 }
 
 /// The automation is not active any more.
-pub fn rest(automation: i32) {
+pub fn rest(automation: AutomationId) {
     for going in schedules::of_automation(automation).iter().filter(|found| found.is_going) {
         schedules::rest(going.id, "the automation is not active");
     }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
+use automation_core::ids::AutomationId;
 use automation_core::sharing::Apart;
 use pgrx::pg_sys;
 
@@ -37,17 +38,17 @@ pub struct Claimer {
     /// Wake-ups that only the sweep found, in the transaction under way.
     pub rescued: i64,
     /// Keys of automations about which a run of the batch has decided something: (automation, key).
-    pub touched: HashSet<(i32, String)>,
+    pub touched: HashSet<(AutomationId, String)>,
     /// How many runs have started in the batch, by the same.
-    pub entered: HashMap<(i32, String), usize>,
+    pub entered: HashMap<(AutomationId, String), usize>,
     /// Limits under which the transaction has a place.
     pub places: HashSet<i64>,
     /// Automations that were paused because they are executed too often.
-    pub paused: HashSet<i32>,
+    pub paused: HashSet<AutomationId>,
     /// What gates have refused without a run to show for it.
     pub refused: HashMap<Refused, i64>,
     /// Triggers (automation, number) that began to be held in it.
-    pub held: Vec<(i32, i16)>,
+    pub held: Vec<(AutomationId, i16)>,
     /// Dispatches that are not to be tried in this turn: they are tried again later.
     pub put_off: HashSet<i64>,
     /// The run that another executor executes and behind which the dispatch in hand is ordered: it can only restart it.

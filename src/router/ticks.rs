@@ -1,6 +1,7 @@
 //! Stage 1 for triggers by the clock: which ticks are due, and what becomes of each. The row of a schedule is
 //! locked meanwhile, so one router at a time deals with it; the record of ticks holds besides.
 use automation_core::expr::Budget;
+use automation_core::ids::AutomationId;
 use automation_core::order::Order;
 use automation_core::schedule::{Due, Overlap, TickEntry, zone_data};
 use automation_core::value::Timestamp;
@@ -39,7 +40,7 @@ struct Subject<'a> {
 impl Plan {
     /// Deals with up to `limit` schedules that are due, and with the ticks of these automations that wait for a run to
     /// end. With `only_for`, only with schedules of roles that this role can become. Says whether more may be due.
-    pub(super) fn ticks(&mut self, limit: i64, freed: &[i64], only_for: Option<pg_sys::Oid>) -> bool {
+    pub(super) fn ticks(&mut self, limit: i64, freed: &[AutomationId], only_for: Option<pg_sys::Oid>) -> bool {
         let due = if limit > 0 { schedules::take_due(clock::engine_now(), limit, only_for) } else { Vec::new() };
         let mut waiting = if freed.is_empty() { Vec::new() } else { schedules::take_waiting(freed) };
         // One that is due sees to what waits as well.

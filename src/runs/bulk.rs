@@ -1,6 +1,7 @@
 //! Bulk jobs as runs and automations begin and end them. The executor that tends a job is in src/executor/bulk.rs.
 use automation_core::bulk::{JobState, Refusal};
 use automation_core::definition::OnPause;
+use automation_core::ids::{AutomationId, VersionId};
 use automation_core::machine::{Kept, Surroundings};
 use automation_core::value::Value;
 use pgrx::pg_sys;
@@ -18,8 +19,8 @@ use crate::store::bulk::{self, Job, NewJob, Step};
 pub struct RunOfStep {
     pub id: i64,
     pub owner: pg_sys::Oid,
-    pub automation_id: i32,
-    pub version_id: i32,
+    pub automation_id: AutomationId,
+    pub version_id: VersionId,
     pub trigger_no: i16,
     pub depth: i16,
     pub step: i32,
@@ -93,13 +94,13 @@ pub fn cancel_abandoned(id: i64) -> bool {
 }
 
 /// Ends the jobs of an automation that is being dropped; what is under way is cancelled, or goes on to its end.
-pub fn cancel_all(automation_id: i32, leave_open: bool) {
+pub fn cancel_all(automation_id: AutomationId, leave_open: bool) {
     // None of them has ended, so that none refuses.
     bulk::of_automation(automation_id).into_iter().filter_map(|job| put_an_end(job, leave_open).ok()).for_each(drop);
 }
 
 /// The automation is active again, and so are its jobs.
-pub fn go_on(automation_id: i32) {
+pub fn go_on(automation_id: AutomationId) {
     for job in bulk::of_automation(automation_id) {
         nudge(job.waiter(), job.state == JobState::Querying);
     }

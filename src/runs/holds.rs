@@ -1,5 +1,6 @@
 //! Ending triggers that hold (`hold_for`) before their time: they are cancelled, or their automation or trigger is not what it was.
 use automation_core::gate::Code;
+use automation_core::ids::AutomationId;
 use automation_core::program::Trigger;
 
 use super::end::{count, end};
@@ -37,19 +38,19 @@ pub fn cancel_held(dwell: &Dwell) {
 }
 
 /// The automation is not active any more.
-pub fn drop_inactive(automation: i32, detail: &str) {
+pub fn drop_inactive(automation: AutomationId, detail: &str) {
     drop_held(dwells::of_automation(automation), Code::HoldInactive.word(), Some(detail));
 }
 
 /// The automation is not active for a tenant any more: the holds of that tenant are over.
-pub fn drop_inactive_for(automation: i32, tenant: &str, detail: &str) {
+pub fn drop_inactive_for(automation: AutomationId, tenant: &str, detail: &str) {
     let held = dwells::of_automation(automation).into_iter();
     let held = held.filter(|dwell| dwell.event.tenant.as_deref() == Some(tenant));
     drop_held(held.collect(), Code::HoldInactive.word(), Some(detail));
 }
 
 /// The automation was redefined: what triggers hold that are not what they were is over.
-pub fn drop_changed(automation: i32, triggers: &[Trigger]) {
+pub fn drop_changed(automation: AutomationId, triggers: &[Trigger]) {
     let (mut gone, mut changed) = (Vec::new(), Vec::new());
     for dwell in dwells::of_automation(automation) {
         match triggers.iter().find(|trigger| trigger.id == dwell.trigger_id && trigger.enabled) {

@@ -1,6 +1,7 @@
 //! An automation begins or stops to be active, for all or for one tenant: what becomes of its schedules, holds, jobs and frozen
 //! runs, and who is told.
 use automation_core::gate::apart;
+use automation_core::ids::AutomationId;
 use automation_core::lifecycle::Status;
 use automation_core::order::Order;
 
@@ -16,13 +17,18 @@ use crate::store::{gates, live, log, tenant_pauses};
 
 /// Takes the lock on the executions of an automation, or of a tenant if tenants are counted apart. The transaction that pauses
 /// the automation for the tenant holds that lock as well.
-pub fn lock_executions(automation: i32, tenant: Option<&str>) -> bool {
+pub fn lock_executions(automation: AutomationId, tenant: Option<&str>) -> bool {
     try_take(Sort::Executions, hash(&[&automation.to_string(), tenant.unwrap_or_default()]))
 }
 
 /// Pauses an automation, or only for a tenant, with an audit row and an event. False if the automation is not active, or another session is
 /// changing it.
-pub fn pause_by_system(actor: &str, automation: i32, tenant: Option<&str>, details: &serde_json::Value) -> bool {
+pub fn pause_by_system(
+    actor: &str,
+    automation: AutomationId,
+    tenant: Option<&str>,
+    details: &serde_json::Value,
+) -> bool {
     let details = apart::details(details.clone(), tenant);
     match tenant {
         None => {
@@ -44,7 +50,7 @@ pub fn pause_by_system(actor: &str, automation: i32, tenant: Option<&str>, detai
 }
 
 /// What remains to be said of an automation that the engine has paused.
-pub fn tell_paused(actor: &str, automation: i32, details: &serde_json::Value) {
+pub fn tell_paused(actor: &str, automation: AutomationId, details: &serde_json::Value) {
     let Some(known) = automations::find(automation) else { return };
     let mut audited = details.clone();
     if let Some(tenant) = &known.tenant {
@@ -99,13 +105,13 @@ pub fn announce(known: &Automation, action: &str, mut details: serde_json::Value
 }
 
 /// Bulk jobs and runs that a pause has stopped go on.
-pub fn go_on(automation_id: i32) {
+pub fn go_on(automation_id: AutomationId) {
     bulk::go_on(automation_id);
     thaw(automation_id);
 }
 
 /// What on_pause => 'freeze' has stopped goes on.
-pub fn thaw(automation_id: i32) {
+pub fn thaw(automation_id: AutomationId) {
     // Whoever froze a run held the automation's row, so all are to be seen by now, unless this transaction looks back.
     if live::frozen(automation_id).is_empty() && !snapshot::is_fixed() {
         return;

@@ -1,5 +1,6 @@
 //! Steering runs that wait or have failed: signals, retries, skipped steps, dead letters.
 use crate::event_log::events::append_move;
+use automation_core::ids::AutomationId;
 use automation_core::order::{Order, Retry, Start};
 use automation_core::run_state::Pause;
 use std::rc::Rc;
@@ -106,7 +107,7 @@ fn skip(run_id: i64, step: Option<&str>) -> EngineResult<i64> {
 }
 
 /// The tenant that an automation was defined for.
-fn tenant_of(automation: i32) -> Option<String> {
+fn tenant_of(automation: AutomationId) -> Option<String> {
     automations::find(automation)?.tenant
 }
 

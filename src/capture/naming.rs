@@ -2,6 +2,7 @@
 //!
 //! Names of kinds are free again when a table is dropped or not watched any more, and free before they are first used.
 //! Automations, and runs that wait, may listen to such a name: a table of a stranger must not start them.
+use automation_core::ids::VersionId;
 use pgrx::pg_sys;
 
 use crate::definitions::versions::compile_stored;
@@ -40,7 +41,7 @@ pub fn check(kind: &str, table_owner: Option<pg_sys::Oid>) -> EngineResult<Name>
 
 /// Does an active automation, or a run that waits, of such an owner name the kind?
 fn is_listened_to(kind: &str, stranger: impl Fn(pg_sys::Oid) -> bool) -> bool {
-    let versions: Vec<i32> = automations::active()
+    let versions: Vec<VersionId> = automations::active()
         .into_iter()
         .filter(|active| stranger(active.owner))
         .map(|active| active.version_id)

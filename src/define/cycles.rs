@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use automation_core::cycles::{self, Made, Node};
+use automation_core::ids::AutomationId;
 use automation_core::program::Program;
 use pgrx::pg_sys;
 use serde_json::Value as Json;
@@ -43,7 +44,7 @@ pub fn warnings(name: &str, program: &Program, writes: &[Write]) -> Vec<String> 
 }
 
 /// Stores the events that an automation makes and the tables it writes, for the warnings about other automations.
-pub fn remember(automation: i32, name: &str, program: &Program, writes: &[Write]) {
+pub fn remember(automation: AutomationId, name: &str, program: &Program, writes: &[Write]) {
     let node = Node::of(name, program);
     if node.makes.is_empty() && writes.is_empty() {
         return effects::replace(automation, None);

@@ -8,6 +8,7 @@ pub mod webhooks;
 use automation_core::check::{self, ColumnType, KnownKind, Names, TableShape};
 use automation_core::definition::{self, Document, Problem};
 use automation_core::expr::{ExprError, ExprErrorKind};
+use automation_core::ids::AutomationId;
 use automation_core::lifecycle::{Refusal, Status};
 use automation_core::program::{Program, Step, compile_parts};
 use automation_core::steps::{Checked, Touch};
@@ -440,7 +441,7 @@ enum Found {
 
 /// An automation, locked, whose definition or status is to be saved.
 struct ToSave {
-    id: i32,
+    id: AutomationId,
     owner: pg_sys::Oid,
     status: Status,
     previous: Option<Previous>,

@@ -3,6 +3,7 @@
 use automation_core::expr::{Budget, Scope};
 use automation_core::gate::Code;
 use automation_core::gate::change::{self, Occurrence};
+use automation_core::ids::AutomationId;
 use automation_core::program::Trigger;
 
 use crate::store::numeric_memory;
@@ -11,7 +12,7 @@ use crate::store::numeric_memory;
 /// side. `key` tells entities apart. The events of one entity must come in their order. All evaluations share one
 /// budget.
 pub fn config(
-    automation: i32,
+    automation: AutomationId,
     trigger: &Trigger,
     key: impl FnOnce() -> String,
     event: &Occurrence<'_>,

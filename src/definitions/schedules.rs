@@ -1,6 +1,7 @@
 //! Keeps the rows of schedules in step with the definitions, in the transaction that changes a definition: so the two
 //! cannot differ once it has committed, and a schedule counts from the moment at which its author defined it. If the
 //! engine pauses an automation, its schedules are put to rest when their next tick is due.
+use automation_core::ids::AutomationId;
 use automation_core::program::Program;
 
 use crate::definitions::scope::{instant, micros};
@@ -10,7 +11,7 @@ use crate::store::schedules;
 
 /// Sets the schedules of an active automation going. `anew`: it was not active before, and ticks that would have fired
 /// meanwhile do not count. A schedule whose timetable is the same goes on where it was.
-pub fn follow(automation: i32, program: &Program, anew: bool) {
+pub fn follow(automation: AutomationId, program: &Program, anew: bool) {
     let known = schedules::of_automation(automation);
     let now = clock::engine_now();
     let mut kept: Vec<&str> = Vec::new();
@@ -34,7 +35,7 @@ pub fn follow(automation: i32, program: &Program, anew: bool) {
 }
 
 /// Puts the schedules of an automation that is not active any more to rest.
-pub fn rest(automation: i32) {
+pub fn rest(automation: AutomationId) {
     for going in schedules::of_automation(automation).iter().filter(|found| found.is_going) {
         schedules::rest(going.id, "the automation is not active");
     }

@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::rc::Rc;
 
 use automation_core::definition::Document;
+use automation_core::ids::VersionId;
 use automation_core::program::{Program, compile};
 
 use crate::pg::server_text;
@@ -22,11 +23,11 @@ pub struct Version {
     pub statements: Vec<RefCell<Vec<Rc<Statement>>>>,
 }
 
-thread_local!(static VERSIONS: RefCell<HashMap<i32, Result<Rc<Version>, String>>> = RefCell::new(HashMap::new()));
+thread_local!(static VERSIONS: RefCell<HashMap<VersionId, Result<Rc<Version>, String>>> = RefCell::new(HashMap::new()));
 
 /// Makes sure that these versions are in the cache.
-pub fn load(ids: impl Iterator<Item = i32>) {
-    let mut missing: Vec<i32> = VERSIONS.with(|versions| {
+pub fn load(ids: impl Iterator<Item = VersionId>) {
+    let mut missing: Vec<VersionId> = VERSIONS.with(|versions| {
         let versions = versions.borrow();
         ids.filter(|id| !versions.contains_key(id)).collect()
     });
@@ -53,7 +54,7 @@ pub fn load(ids: impl Iterator<Item = i32>) {
 }
 
 /// A version; an error unless `load` was called for it and found it.
-pub fn get(id: i32) -> Result<Rc<Version>, String> {
+pub fn get(id: VersionId) -> Result<Rc<Version>, String> {
     VERSIONS.with(|versions| {
         versions.borrow().get(&id).cloned().unwrap_or_else(|| Err(format!("version {id} does not exist")))
     })

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
+use automation_core::ids::AutomationId;
 use automation_core::sharing::Apart;
 use pgrx::pg_sys;
 
@@ -38,17 +39,17 @@ pub struct Claimer {
     pub rescued: i64,
     /// Keys (automation, key) that a run of the batch has locked, in modes other than `parallel`: its effect on them is
     /// not in the tables yet.
-    pub touched: HashSet<(i32, String)>,
+    pub touched: HashSet<(AutomationId, String)>,
     /// How many runs have started in the batch in mode `parallel`, by (automation, key).
-    pub entered: HashMap<(i32, String), usize>,
+    pub entered: HashMap<(AutomationId, String), usize>,
     /// Limits of which the current transaction occupies a place.
     pub places: HashSet<i64>,
     /// Automations that were paused in the batch because they were executed too often.
-    pub paused: HashSet<i32>,
+    pub paused: HashSet<AutomationId>,
     /// Refusals of gates, counted by automation, trigger and reason.
     pub refused: HashMap<Refused, i64>,
     /// Triggers (automation, number) for which the batch has begun a hold.
-    pub held: Vec<(i32, i16)>,
+    pub held: Vec<(AutomationId, i16)>,
     /// Dispatches that are not to be tried in this turn: they are tried again later.
     pub put_off: HashSet<i64>,
     /// The run that another executor executes and behind which the current dispatch is ordered: the dispatch can only

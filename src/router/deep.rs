@@ -2,6 +2,7 @@
 //! many runs again.
 use automation_core::gate::apart;
 use automation_core::gate::hot::Chain;
+use automation_core::ids::AutomationId;
 use pgrx::pg_sys;
 
 use super::Plan;
@@ -22,7 +23,7 @@ const LOOKED_INTO: usize = 20;
 
 /// An event that did not start an automation because it is too deep in a chain.
 pub(super) struct Cut {
-    automation_id: i32,
+    automation_id: AutomationId,
     owner: pg_sys::Oid,
     name: String,
     /// The tenant, if a shared automation is to be paused for this tenant only.

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use automation_core::ids::{AutomationId, VersionId};
 use automation_core::program::Program;
 use automation_core::topic::{Ears, TopicIndex};
 use pgrx::pg_sys;
@@ -24,8 +25,8 @@ use crate::store::wakes;
 
 /// An active automation.
 pub struct Active {
-    pub automation_id: i32,
-    pub version_id: i32,
+    pub automation_id: AutomationId,
+    pub version_id: VersionId,
     pub owner: pg_sys::Oid,
     pub name: String,
     pub program: Rc<Program>,
@@ -37,7 +38,7 @@ pub struct Definitions {
     /// The fingerprint of the stored definitions that these were loaded from; none before the first load.
     fingerprint: Option<(i64, i64)>,
     active: Vec<Active>,
-    by_id: HashMap<i32, usize>,
+    by_id: HashMap<AutomationId, usize>,
     /// Topics without a wildcard, and the automations and triggers that listen to each.
     exact: HashMap<String, Vec<(usize, usize)>>,
     patterns: TopicIndex<(usize, usize)>,
@@ -48,11 +49,11 @@ pub struct Definitions {
     hearing: Rc<Hearing>,
     subscriptions: Vec<Subscription>,
     /// Automations that are paused for a tenant.
-    paused_tenants: HashSet<(i32, String)>,
+    paused_tenants: HashSet<(AutomationId, String)>,
     /// All topics that these listen to.
     ears: Rc<Ears>,
     /// Compiled once per version: versions never change.
-    programs: HashMap<i32, Rc<Program>>,
+    programs: HashMap<VersionId, Rc<Program>>,
 }
 
 thread_local! {
@@ -103,9 +104,10 @@ fn follow(held: &HeldFields) {
     }
 }
 
-fn load(fingerprint: (i64, i64), mut programs: HashMap<i32, Rc<Program>>) -> Definitions {
+fn load(fingerprint: (i64, i64), mut programs: HashMap<VersionId, Rc<Program>>) -> Definitions {
     let rows = automations::active();
-    let missing: Vec<i32> = rows.iter().map(|row| row.version_id).filter(|id| !programs.contains_key(id)).collect();
+    let missing: Vec<VersionId> =
+        rows.iter().map(|row| row.version_id).filter(|id| !programs.contains_key(id)).collect();
     for version in automations::versions(&missing) {
         match compile_stored(&version.document) {
             Ok(program) => {
@@ -161,12 +163,12 @@ pub fn ears() -> Rc<Ears> {
 }
 
 impl Definitions {
-    pub fn by_id(&self, automation_id: i32) -> Option<&Active> {
+    pub fn by_id(&self, automation_id: AutomationId) -> Option<&Active> {
         self.by_id.get(&automation_id).map(|place| &self.active[*place])
     }
 
     /// Is the automation paused for the event's tenant?
-    pub fn is_paused_for(&self, automation: i32, event: &Event) -> bool {
+    pub fn is_paused_for(&self, automation: AutomationId, event: &Event) -> bool {
         let Some(tenant) = event.tenant.as_ref().filter(|_| !self.paused_tenants.is_empty()) else { return false };
         self.paused_tenants.contains(&(automation, tenant.clone()))
     }

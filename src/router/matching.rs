@@ -6,6 +6,7 @@ use automation_core::expr::{Budget, ExprError, ExprErrorKind};
 use automation_core::gate::Code;
 use automation_core::gate::change::{self, Occurrence};
 use automation_core::gate::tenant_view::{MAX_TENANT, starts_runs};
+use automation_core::ids::{AutomationId, VersionId};
 use automation_core::program::Trigger;
 use automation_core::topic::engine;
 use pgrx::pg_sys;
@@ -82,7 +83,7 @@ impl Plan {
         event: &Event,
         from: Option<&DerivedTopic>,
         refused: &mut Vec<String>,
-        may_fire: &mut dyn FnMut(i32, i16) -> bool,
+        may_fire: &mut dyn FnMut(AutomationId, i16) -> bool,
     ) {
         let derived = from.map(|derived| &derived.topic);
         let own = derived.is_none().then(|| event.topic());
@@ -251,7 +252,7 @@ pub(super) fn ran_out<T>(result: &Result<T, ExprError>) -> bool {
 /// A filter that could not be evaluated, with the error.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct FilterError {
-    automation_id: i32,
+    automation_id: AutomationId,
     owner: pg_sys::Oid,
     trigger: String,
     message: String,
@@ -290,7 +291,7 @@ impl Plan {
 thread_local! {
     static WARNED: RefCell<HashSet<String>> = RefCell::new(HashSet::new());
     /// Versions of automations and tables for which the log has an entry that the owner may not read the table.
-    static TOLD_OF_RIGHTS: RefCell<HashSet<(i32, pg_sys::Oid)>> = RefCell::new(HashSet::new());
+    static TOLD_OF_RIGHTS: RefCell<HashSet<(VersionId, pg_sys::Oid)>> = RefCell::new(HashSet::new());
 }
 
 /// Logs, once for each version of an automation and table, that changes of the table start no run because the

@@ -15,6 +15,7 @@ mod ticks;
 mod wakes;
 
 use crate::event_log::unread::{Batch, anything_new, next_events};
+use automation_core::ids::AutomationId;
 use automation_core::order::Order;
 use std::collections::HashMap;
 
@@ -204,7 +205,7 @@ fn route_events(events: &[Event], timers: Timers) -> (usize, Vec<pg_sys::Oid>, b
                 watch::serve();
                 match event.op {
                     Op::Started => plan.start(definitions, event),
-                    Op::Ended => freed.extend(automation_freed(event).map(i64::from)),
+                    Op::Ended => freed.extend(automation_freed(event)),
                     Op::Signalled | Op::Moved => {}
                     _ => plan.match_event(definitions, event, topics.get(&event.id).map_or(&[], Vec::as_slice)),
                 }
@@ -242,7 +243,7 @@ struct Plan {
     now: Micros,
     dispatches: Vec<NewDispatch>,
     ended: Vec<EndedRun>,
-    counts: HashMap<(i32, i16), Counts>,
+    counts: HashMap<(AutomationId, i16), Counts>,
     /// Whether an owner may read a table, by (owner, table).
     readers: HashMap<(pg_sys::Oid, pg_sys::Oid), bool>,
     /// Events that were withheld from a trigger, counted by the reason.
@@ -328,7 +329,7 @@ impl Plan {
 }
 
 /// The automation whose ticks may have waited for the run that has ended.
-fn automation_freed(event: &Event) -> Option<i32> {
+fn automation_freed(event: &Event) -> Option<AutomationId> {
     match event.order()? {
         Order::Freed { automation_id } => Some(automation_id),
         Order::Start(_)

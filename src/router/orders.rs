@@ -1,6 +1,7 @@
 //! Queues runs that are started by an order in the log instead of by a trigger: start_run(), retry_run(), a step `run`,
 //! the rows of a bulk job.
 use automation_core::gate::Code;
+use automation_core::ids::{AutomationId, VersionId};
 use pgrx::pg_sys;
 
 use super::definitions::Definitions;
@@ -69,8 +70,8 @@ impl Plan {
         &self,
         event: &Event,
         run_id: i64,
-        automation_id: i32,
-        version_id: i32,
+        automation_id: AutomationId,
+        version_id: VersionId,
         owner: pg_sys::Oid,
         reason: &'static str,
     ) -> EndedRun {

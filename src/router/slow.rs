@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use automation_core::expr::Budget;
 use automation_core::gate::slow::{ACTOR, FAILURES, Slow};
+use automation_core::ids::{AutomationId, VersionId};
 use pgrx::pg_sys;
 
 use super::definitions::Active;
@@ -17,7 +18,7 @@ use crate::store::log::{self, Entry};
 /// An automation whose filters are not evaluated any more.
 #[derive(Clone)]
 struct Stopped {
-    version: i32,
+    version: VersionId,
     owner: pg_sys::Oid,
     name: String,
     trigger: String,
@@ -29,8 +30,8 @@ struct Stopped {
 #[derive(Default)]
 struct State {
     /// How many filters of an automation have used up their budget one after the other.
-    failures: HashMap<i32, u32>,
-    stopped: HashMap<i32, Stopped>,
+    failures: HashMap<AutomationId, u32>,
+    stopped: HashMap<AutomationId, Stopped>,
 }
 
 thread_local!(static STATE: RefCell<State> = RefCell::new(State::default()));
@@ -96,7 +97,7 @@ fn note(active: &Active, trigger: &str, budget: &Budget, mut why: Option<Slow>) 
 /// Pauses the automations that were stopped in this batch. An automation that another session is changing stays
 /// stopped.
 pub fn pause_stopped() {
-    let due: Vec<(i32, Stopped)> = STATE.with_borrow_mut(|state| {
+    let due: Vec<(AutomationId, Stopped)> = STATE.with_borrow_mut(|state| {
         let due = state.stopped.iter_mut().filter(|(_, stopped)| stopped.due);
         due.map(|(id, stopped)| {
             stopped.due = false;

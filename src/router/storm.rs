@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 
 use automation_core::gate::hot::{STORM, storm};
+use automation_core::ids::AutomationId;
 use automation_core::value::Timestamp;
 use pgrx::pg_sys;
 
@@ -19,10 +20,10 @@ struct Recent {
     warned: Option<Timestamp>,
 }
 
-thread_local!(static RECENT: RefCell<HashMap<i32, Recent>> = RefCell::new(HashMap::new()));
+thread_local!(static RECENT: RefCell<HashMap<AutomationId, Recent>> = RefCell::new(HashMap::new()));
 
 /// Notes that an automation is started, and warns if that is a storm.
-pub fn note(automation: i32, owner: pg_sys::Oid, now: Micros) {
+pub fn note(automation: AutomationId, owner: pg_sys::Oid, now: Micros) {
     let is_storm = RECENT.with(|recent| {
         let mut recent = recent.borrow_mut();
         let recent = recent.entry(automation).or_default();

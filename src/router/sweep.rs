@@ -1,5 +1,6 @@
 //! Queues the sweep: runs that have waited for long are evaluated once more, a slice at a time.
 use crate::event_log::events::Event;
+use automation_core::ids::AutomationId;
 use automation_core::order::Order;
 use pgrx::pg_sys;
 
@@ -57,7 +58,7 @@ pub fn is_on_its_way(run: i64, wait_no: i32) -> bool {
 
 /// Is there an order in the log that calls the next run of a queue and is not routed yet? Also true if that cannot be
 /// decided.
-pub fn has_turn_coming(automation: i32, key: &str) -> bool {
+pub fn has_turn_coming(automation: AutomationId, key: &str) -> bool {
     let Some(events) = unrouted() else { return true };
     events.iter().filter_map(Event::order).any(
         |order| matches!(order, Order::Turn { automation_id, key: of } if automation_id == automation && of == key),

@@ -2,6 +2,7 @@
 //! schedule is locked meanwhile, so only one router at a time decides its ticks; the record of ticks ensures besides
 //! that none fires twice.
 use automation_core::expr::Budget;
+use automation_core::ids::AutomationId;
 use automation_core::order::Order;
 use automation_core::schedule::{Due, Overlap, TickEntry, zone_data};
 use automation_core::value::Timestamp;
@@ -42,7 +43,7 @@ impl Plan {
     /// Decides the ticks of up to `limit` schedules that are due, and the ticks of the automations in `freed` that wait
     /// for a run to end. With `only_for`, only of schedules of roles that this role can become. Returns whether more
     /// may be due.
-    pub(super) fn ticks(&mut self, limit: i64, freed: &[i64], only_for: Option<pg_sys::Oid>) -> bool {
+    pub(super) fn ticks(&mut self, limit: i64, freed: &[AutomationId], only_for: Option<pg_sys::Oid>) -> bool {
         let due = if limit > 0 { schedules::take_due(clock::engine_now(), limit, only_for) } else { Vec::new() };
         let mut waiting = if freed.is_empty() { Vec::new() } else { schedules::take_waiting(freed) };
         // A schedule that is due also starts its waiting ticks.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use automation_core::gate::apart;
 use automation_core::gate::breaker::{ACTOR, Breaker, Heard};
+use automation_core::ids::AutomationId;
 
 use super::pause::{lock_executions, pause_by_system};
 use crate::definitions::scope::instant;
@@ -25,7 +26,7 @@ pub fn hear(ended: &[EndedRun]) {
         return;
     }
     // All executors lock the rows of automations and tenants in this order.
-    let mut by_automation: BTreeMap<(i32, String), Vec<&EndedRun>> = BTreeMap::new();
+    let mut by_automation: BTreeMap<(AutomationId, String), Vec<&EndedRun>> = BTreeMap::new();
     // The rows of a bulk step are parts of a run that is counted itself.
     for run in ended.iter().filter(|run| !run.is_part()) {
         let tenant = counted_with(run).unwrap_or_default().to_owned();

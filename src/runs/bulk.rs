@@ -2,6 +2,7 @@
 //! src/executor/bulk.rs.
 use automation_core::bulk::{JobState, Refusal};
 use automation_core::definition::OnPause;
+use automation_core::ids::{AutomationId, VersionId};
 use automation_core::machine::{Kept, Surroundings};
 use automation_core::value::Value;
 use pgrx::pg_sys;
@@ -19,8 +20,8 @@ use crate::store::bulk::{self, Job, NewJob, Step};
 pub struct RunOfStep {
     pub id: i64,
     pub owner: pg_sys::Oid,
-    pub automation_id: i32,
-    pub version_id: i32,
+    pub automation_id: AutomationId,
+    pub version_id: VersionId,
     pub trigger_no: i16,
     pub depth: i16,
     pub step: i32,
@@ -95,13 +96,13 @@ pub fn cancel_abandoned(id: i64) -> bool {
 }
 
 /// Ends the jobs of an automation that is being dropped; their rows under way are cancelled, or go on to their end.
-pub fn cancel_all(automation_id: i32, leave_open: bool) {
+pub fn cancel_all(automation_id: AutomationId, leave_open: bool) {
     // No job in this list has ended, so none refuses to be cancelled.
     bulk::of_automation(automation_id).into_iter().filter_map(|job| put_an_end(job, leave_open).ok()).for_each(drop);
 }
 
 /// Lets the jobs of an automation that is active again go on.
-pub fn go_on(automation_id: i32) {
+pub fn go_on(automation_id: AutomationId) {
     for job in bulk::of_automation(automation_id) {
         nudge(job.waiter(), job.state == JobState::Querying);
     }

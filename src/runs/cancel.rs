@@ -1,4 +1,5 @@
 //! Cancels runs in any state: queued, executing, waiting, or held.
+use automation_core::ids::AutomationId;
 use pgrx::pg_sys;
 
 use super::bulk;
@@ -177,7 +178,7 @@ fn end_queued(owner: pg_sys::Oid, cancelled: &[Dispatch], reason: &str) {
 }
 
 /// Cancels all runs of an automation that are executing, queued or waiting.
-pub fn cancel_all(automation_id: i32) -> EngineResult<()> {
+pub fn cancel_all(automation_id: AutomationId) -> EngineResult<()> {
     bulk::cancel_all(automation_id, false);
     let _stop = cancel_executing(running::all_of(automation_id));
     let others = |run: i64| match is_in_hand(run) {

@@ -3,6 +3,7 @@
 use super::error::error_json;
 use super::run::of_live;
 use crate::pg::catch::PgError;
+use automation_core::ids::{AutomationId, VersionId};
 use automation_core::machine::{JobItem, State};
 use automation_core::order::Order;
 use std::collections::HashMap;
@@ -84,10 +85,11 @@ fn tell_waiting(ended: &[EndedRun]) {
 /// see the end of the run before it either.
 fn call_next(ended: &[&EndedRun]) {
     versions::load(ended.iter().map(|run| run.version_id));
-    let queues = |version: i32| versions::get(version).is_ok_and(|known| known.program.limits.mode == Mode::Queued);
+    let queues =
+        |version: VersionId| versions::get(version).is_ok_and(|known| known.program.limits.mode == Mode::Queued);
     let keyed = ended.iter().filter_map(|run| Some((run.automation_id, run.version_id, run.mode_key.as_deref()?)));
     let (queued, others): (Vec<_>, Vec<_>) = keyed.partition(|(_, version, _)| queues(*version));
-    let mut keys: Vec<(i32, String)> =
+    let mut keys: Vec<(AutomationId, String)> =
         queued.into_iter().map(|(automation, _, key)| (automation, key.to_owned())).collect();
     // A run of a version that does not queue can have a run of another version behind it.
     keys.extend(live::with_followers(&others));
@@ -107,13 +109,13 @@ fn frees_a_tick(run: &EndedRun) -> bool {
 }
 
 /// Adds ended and suspended runs, and holds that began, to the statistics. `held` are (automation, trigger).
-pub fn count(ended: &[EndedRun], suspended: &[Suspension], held: &[(i32, i16)], at: i64) {
+pub fn count(ended: &[EndedRun], suspended: &[Suspension], held: &[(AutomationId, i16)], at: i64) {
     // A run that was hot executed no step and does not count; the rows of a bulk step are parts of a run that is
     // counted itself.
     let ended: Vec<&EndedRun> = ended.iter().filter(|run| run.ending != Ending::Hot && !run.is_part()).collect();
     let began = suspended.iter().filter(|put| put.is_new && (put.item.is_none() || put.run.parent.is_none()));
     let began: Vec<&LiveRun> = began.map(|put| &put.run).collect();
-    let mut counts: HashMap<(i32, i16), Counts> = HashMap::new();
+    let mut counts: HashMap<(AutomationId, i16), Counts> = HashMap::new();
     for run in &ended {
         add(counts.entry((run.automation_id, run.trigger_no)).or_default(), run);
     }
@@ -127,7 +129,7 @@ pub fn count(ended: &[EndedRun], suspended: &[Suspension], held: &[(i32, i16)], 
         stats::add(counts.iter(), at);
     }
     // The same counts by tenant, for the runs that have one.
-    let mut counts: HashMap<(i32, &str), Counts> = HashMap::new();
+    let mut counts: HashMap<(AutomationId, &str), Counts> = HashMap::new();
     for (run, tenant) in ended.iter().filter_map(|run| Some((run, run.tenant.as_deref()?))) {
         add(counts.entry((run.automation_id, tenant)).or_default(), run);
     }

@@ -1,6 +1,7 @@
 //! Ends holds (`hold_for`) before their deadline: they are cancelled, or their automation is not active any more, or
 //! their trigger has changed.
 use automation_core::gate::Code;
+use automation_core::ids::AutomationId;
 use automation_core::program::Trigger;
 
 use super::end::{count, end};
@@ -38,19 +39,19 @@ pub fn cancel_held(dwell: &Dwell) {
 }
 
 /// Ends the holds of an automation that is not active any more.
-pub fn drop_inactive(automation: i32, detail: &str) {
+pub fn drop_inactive(automation: AutomationId, detail: &str) {
     drop_held(dwells::of_automation(automation), Code::HoldInactive.word(), Some(detail));
 }
 
 /// Ends the holds of a tenant for which the automation is not active any more.
-pub fn drop_inactive_for(automation: i32, tenant: &str, detail: &str) {
+pub fn drop_inactive_for(automation: AutomationId, tenant: &str, detail: &str) {
     let held = dwells::of_automation(automation).into_iter();
     let held = held.filter(|dwell| dwell.event.tenant.as_deref() == Some(tenant));
     drop_held(held.collect(), Code::HoldInactive.word(), Some(detail));
 }
 
 /// The automation was redefined: ends the holds of triggers that are gone or have changed.
-pub fn drop_changed(automation: i32, triggers: &[Trigger]) {
+pub fn drop_changed(automation: AutomationId, triggers: &[Trigger]) {
     let (mut gone, mut changed) = (Vec::new(), Vec::new());
     for dwell in dwells::of_automation(automation) {
         match triggers.iter().find(|trigger| trigger.id == dwell.trigger_id && trigger.enabled) {

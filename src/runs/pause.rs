@@ -1,6 +1,7 @@
 //! Activating and pausing an automation, for all or for one tenant: the effects on its schedules, holds, jobs and
 //! frozen runs, and the audit rows and events that report it.
 use automation_core::gate::apart;
+use automation_core::ids::AutomationId;
 use automation_core::lifecycle::Status;
 use automation_core::order::Order;
 
@@ -16,13 +17,18 @@ use crate::store::{gates, live, log, tenant_pauses};
 
 /// Takes the lock on the executions of an automation, or of a tenant if tenants are counted apart. The transaction that
 /// pauses the automation for the tenant holds that lock as well.
-pub fn lock_executions(automation: i32, tenant: Option<&str>) -> bool {
+pub fn lock_executions(automation: AutomationId, tenant: Option<&str>) -> bool {
     try_take(Sort::Executions, hash(&[&automation.to_string(), tenant.unwrap_or_default()]))
 }
 
 /// Pauses an automation, or only for a tenant, with an audit row and an event. False if the automation is not active,
 /// or another session is changing it.
-pub fn pause_by_system(actor: &str, automation: i32, tenant: Option<&str>, details: &serde_json::Value) -> bool {
+pub fn pause_by_system(
+    actor: &str,
+    automation: AutomationId,
+    tenant: Option<&str>,
+    details: &serde_json::Value,
+) -> bool {
     let details = apart::details(details.clone(), tenant);
     match tenant {
         None => {
@@ -44,7 +50,7 @@ pub fn pause_by_system(actor: &str, automation: i32, tenant: Option<&str>, detai
 }
 
 /// Completes the pausing of an automation by the engine: audit row, event, schedules and holds.
-pub fn tell_paused(actor: &str, automation: i32, details: &serde_json::Value) {
+pub fn tell_paused(actor: &str, automation: AutomationId, details: &serde_json::Value) {
     let Some(known) = automations::find(automation) else { return };
     let mut audited = details.clone();
     if let Some(tenant) = &known.tenant {
@@ -101,13 +107,13 @@ pub fn announce(known: &Automation, action: &str, mut details: serde_json::Value
 }
 
 /// Lets bulk jobs and runs that a pause has stopped go on.
-pub fn go_on(automation_id: i32) {
+pub fn go_on(automation_id: AutomationId) {
     bulk::go_on(automation_id);
     thaw(automation_id);
 }
 
 /// Lets runs that were frozen by `on_pause => 'freeze'` go on.
-pub fn thaw(automation_id: i32) {
+pub fn thaw(automation_id: AutomationId) {
     // The executor that froze a run held the row of the automation, so all frozen runs are visible by now, unless the
     // snapshot of this transaction is older.
     if live::frozen(automation_id).is_empty() && !snapshot::is_fixed() {

@@ -1,13 +1,15 @@
 //! Counts the outcomes of the steps of a turn, and writes the counts once at its end.
 use std::collections::HashMap;
 
+use automation_core::ids::{AutomationId, VersionId};
+
 use super::batch_state;
 use super::run::Run;
 use crate::pg::clock::Micros;
 use crate::store::step_stats::{self, StepCounts};
 
 /// By version and number of the step: the automation, the step's id, and the counts.
-pub type Counted = HashMap<(i32, usize), (i32, String, StepCounts)>;
+pub type Counted = HashMap<(VersionId, usize), (AutomationId, String, StepCounts)>;
 
 /// Counts a step that was completed, failed or skipped.
 pub fn note(run: &Run, place: usize, step: &str, status: &str, attempt: u32, took: Micros) {

@@ -13,6 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::io::Write;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 
+use automation_core::ids::AutomationId;
 use pgrx::pg_sys;
 
 use super::executor_slot::ExecutorSlot;
@@ -33,7 +34,7 @@ const READS: usize = 1000;
 pub struct Task {
     /// The run; the bulk job itself while the job's query executes. Both have numbers of one sequence.
     pub run: i64,
-    pub automation: i32,
+    pub automation: AutomationId,
     /// The bulk job that the run is a row of.
     pub job: Option<i64>,
     /// The lock on the run's key, if it is known.
@@ -41,8 +42,8 @@ pub struct Task {
 }
 
 /// The number by which all runs of an automation are wanted; runs and jobs have positive numbers.
-pub fn all_of(automation: i32) -> i64 {
-    -i64::from(automation)
+pub fn all_of(automation: AutomationId) -> i64 {
+    -i64::from(automation.0)
 }
 
 impl Task {
@@ -100,7 +101,7 @@ impl Running {
     fn show(&self, task: Task, since: i64) {
         self.change(|| {
             self.run.store(task.run, Ordering::Relaxed);
-            self.automation.store(task.automation, Ordering::Relaxed);
+            self.automation.store(task.automation.0, Ordering::Relaxed);
             self.job.store(task.job.unwrap_or_default(), Ordering::Relaxed);
             self.key.store(task.key.unwrap_or_default(), Ordering::Relaxed);
             self.since.store(since, Ordering::Relaxed);
@@ -145,7 +146,7 @@ impl Running {
     fn task(&self) -> Task {
         Task {
             run: self.run.load(Ordering::Relaxed),
-            automation: self.automation.load(Ordering::Relaxed),
+            automation: AutomationId(self.automation.load(Ordering::Relaxed)),
             job: Some(self.job.load(Ordering::Relaxed)).filter(|job| *job != 0),
             key: Some(self.key.load(Ordering::Relaxed)).filter(|key| *key != 0),
         }
@@ -245,7 +246,7 @@ fn executed_elsewhere() -> impl Iterator<Item = Seen> {
 }
 
 /// The run of an automation that another executor executes in mode restart, by the lock on its key.
-pub fn with_key(automation: i32, key: i64) -> Option<i64> {
+pub fn with_key(automation: AutomationId, key: i64) -> Option<i64> {
     executed_elsewhere()
         .find(|seen| seen.task.automation == automation && seen.task.key == Some(key))
         .map(|seen| seen.run)

@@ -1,6 +1,7 @@
 //! Automations and their versions.
 use std::cell::Cell;
 
+use automation_core::ids::{AutomationId, VersionId};
 use pgrx::pg_sys;
 
 use crate::pg::clock::{self, Micros};
@@ -11,8 +12,8 @@ use crate::pg::table_scan::each_row;
 /// The parts of an active automation that the router needs.
 #[derive(Clone, Debug)]
 pub struct ActiveVersion {
-    pub automation_id: i32,
-    pub version_id: i32,
+    pub automation_id: AutomationId,
+    pub version_id: VersionId,
     pub owner: pg_sys::Oid,
     pub name: String,
 }
@@ -26,8 +27,8 @@ const ACTIVE: &str = "
 pub fn active() -> Vec<ActiveVersion> {
     as_engine(|| {
         query(ACTIVE, &[], |row| ActiveVersion {
-            automation_id: row.int4(1).unwrap_or_default(),
-            version_id: row.int4(2).unwrap_or_default(),
+            automation_id: row.int4(1).map(AutomationId).unwrap_or_default(),
+            version_id: row.int4(2).map(VersionId).unwrap_or_default(),
             owner: row.oid(3).unwrap_or(pg_sys::InvalidOid),
             name: row.text(4).unwrap_or_default(),
         })
@@ -37,7 +38,7 @@ pub fn active() -> Vec<ActiveVersion> {
 /// An immutable version as it is stored.
 #[derive(Clone, Debug)]
 pub struct StoredVersion {
-    pub id: i32,
+    pub id: VersionId,
     pub document: String,
     pub search_path: String,
 }
@@ -47,11 +48,11 @@ const VERSIONS: &str = "
       FROM automation_internal.automation_version AS v
      WHERE v.id = ANY ($1::bigint[])";
 
-pub fn versions(ids: &[i32]) -> Vec<StoredVersion> {
-    let wide: Vec<i64> = ids.iter().map(|id| i64::from(*id)).collect();
+pub fn versions(ids: &[VersionId]) -> Vec<StoredVersion> {
+    let wide: Vec<i64> = ids.iter().map(|id| i64::from(id.0)).collect();
     as_engine(|| {
         query(VERSIONS, &[Arg::int8s(&wide)], |row| StoredVersion {
-            id: row.int4(1).unwrap_or_default(),
+            id: VersionId(row.int4(1).unwrap_or_default()),
             document: row.text(2).unwrap_or_default(),
             search_path: row.text(3).unwrap_or_default(),
         })
@@ -108,12 +109,12 @@ pub fn note_change() {
 /// The row of an automation.
 #[derive(Clone, Debug)]
 pub struct Automation {
-    pub id: i32,
+    pub id: AutomationId,
     pub name: String,
     pub owner: pg_sys::Oid,
     pub status: String,
     pub version: i32,
-    pub version_id: i32,
+    pub version_id: VersionId,
     pub document: String,
     pub search_path: String,
     pub tenant: Option<String>,
@@ -139,8 +140,8 @@ const BY_ID: &str = "
      WHERE a.id = $1
        AND a.status <> 'dropped'";
 
-pub fn find(id: i32) -> Option<Automation> {
-    as_engine(|| query_one(BY_ID, &[id.into()], read))
+pub fn find(id: AutomationId) -> Option<Automation> {
+    as_engine(|| query_one(BY_ID, &[id.0.into()], read))
 }
 
 const LOCK: &str = "
@@ -170,12 +171,12 @@ impl Automation {
 
 fn read(row: &Row<'_>) -> Automation {
     Automation {
-        id: row.int4(1).unwrap_or_default(),
+        id: AutomationId(row.int4(1).unwrap_or_default()),
         name: row.text(2).unwrap_or_default(),
         owner: row.oid(3).unwrap_or(pg_sys::InvalidOid),
         status: row.text(4).unwrap_or_default(),
         version: row.int4(5).unwrap_or_default(),
-        version_id: row.int4(6).unwrap_or_default(),
+        version_id: row.int4(6).map(VersionId).unwrap_or_default(),
         document: row.text(7).unwrap_or_default(),
         search_path: row.text(8).unwrap_or_default(),
         tenant: row.text(9),
@@ -197,9 +198,9 @@ pub fn insert(
     status: &str,
     tenant: Option<&str>,
     now: Micros,
-) -> Option<i32> {
+) -> Option<AutomationId> {
     let args = [name.into(), owner.into(), owner_name.into(), status.into(), tenant.into(), Arg::timestamp(now)];
-    as_engine(|| query_one(INSERT, &args, |row| row.int4(1))).flatten()
+    as_engine(|| query_one(INSERT, &args, |row| row.int4(1).map(AutomationId))).flatten()
 }
 
 const OWNED: &str = "
@@ -230,7 +231,7 @@ const ADD_VERSION: &str = "
 pub struct NewVersion<'a> {
     /// Patterns of the engine's own events that start it.
     pub listens_to: &'a [String],
-    pub automation_id: i32,
+    pub automation_id: AutomationId,
     pub document: &'a str,
     pub search_path: &'a str,
     pub created_by: pg_sys::Oid,
@@ -242,7 +243,7 @@ pub struct NewVersion<'a> {
 /// Adds a version and makes it the current one. Returns its number.
 pub fn add_version(version: &NewVersion<'_>) -> Option<i32> {
     let args = [
-        version.automation_id.into(),
+        version.automation_id.0.into(),
         Arg::jsonb(version.document),
         version.search_path.into(),
         version.created_by.into(),
@@ -252,7 +253,7 @@ pub fn add_version(version: &NewVersion<'_>) -> Option<i32> {
         version.owner_name.into(),
     ];
     let (number, id) = as_engine(|| query_one(ADD_VERSION, &args, |row| row.int4(1).zip(row.int4(2)))).flatten()?;
-    super::engine_listeners::replace(version.automation_id, id, version.listens_to);
+    super::engine_listeners::replace(version.automation_id, VersionId(id), version.listens_to);
     Some(number)
 }
 
@@ -270,9 +271,15 @@ const SET_STATUS: &str = "
        AND a.status = $6";
 
 /// Moves an automation from one status to another; false if it was not in the first one.
-pub fn set_status(id: i32, from: &str, to: &str, by: &str, details: &serde_json::Value) -> bool {
-    let args =
-        [id.into(), to.into(), Arg::timestamp(clock::now()), by.into(), Arg::jsonb(&details.to_string()), from.into()];
+pub fn set_status(id: AutomationId, from: &str, to: &str, by: &str, details: &serde_json::Value) -> bool {
+    let args = [
+        id.0.into(),
+        to.into(),
+        Arg::timestamp(clock::now()),
+        by.into(),
+        Arg::jsonb(&details.to_string()),
+        from.into(),
+    ];
     as_engine(|| execute(SET_STATUS, &args)) == 1
 }
 
@@ -284,8 +291,8 @@ const PAUSE_BY_SYSTEM: &str = "
 
 /// Pauses an automation by a decision of the engine. False if it is not active, or another session is changing it:
 /// an executor must not wait for that session, which may wait for the executor's runs.
-pub fn pause_by_system(id: i32, details: &serde_json::Value) -> bool {
-    let args = [id.into(), Arg::timestamp(clock::now()), Arg::jsonb(&details.to_string())];
+pub fn pause_by_system(id: AutomationId, details: &serde_json::Value) -> bool {
+    let args = [id.0.into(), Arg::timestamp(clock::now()), Arg::jsonb(&details.to_string())];
     let paused = as_engine(|| execute(PAUSE_BY_SYSTEM, &args)) == 1;
     if paused {
         note_change();
@@ -301,14 +308,17 @@ const WITH_RETENTION: &str = "
      ORDER BY a.id";
 
 /// Automations that say how long their runs are kept: (automation, document).
-pub fn with_retention() -> Vec<(i32, String)> {
-    as_engine(|| query(WITH_RETENTION, &[], |row| row.int4(1).zip(row.text(2)))).into_iter().flatten().collect()
+pub fn with_retention() -> Vec<(AutomationId, String)> {
+    as_engine(|| query(WITH_RETENTION, &[], |row| row.int4(1).map(AutomationId).zip(row.text(2))))
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 const NAME: &str = "SELECT a.name FROM automation_internal.automation AS a WHERE a.id = $1";
 
-pub fn name(id: i32) -> Option<String> {
-    as_engine(|| query_one(NAME, &[id.into()], |row| row.text(1))).flatten()
+pub fn name(id: AutomationId) -> Option<String> {
+    as_engine(|| query_one(NAME, &[id.0.into()], |row| row.text(1))).flatten()
 }
 
 const DROP: &str = "
@@ -316,9 +326,9 @@ const DROP: &str = "
        SET status = 'dropped', updated_at = $2
      WHERE a.id = $1";
 
-pub fn drop(id: i32) {
-    super::engine_listeners::replace(id, 0, &[]);
-    as_engine(|| execute(DROP, &[id.into(), Arg::timestamp(clock::now())]));
+pub fn drop(id: AutomationId) {
+    super::engine_listeners::replace(id, VersionId(0), &[]);
+    as_engine(|| execute(DROP, &[id.0.into(), Arg::timestamp(clock::now())]));
 }
 
 const PENDING: &str = "
@@ -329,15 +339,15 @@ const PENDING: &str = "
        FOR UPDATE SKIP LOCKED";
 
 /// Queued dispatches of an automation that no executor has locked.
-pub fn pending(id: i32) -> Vec<(pg_sys::Oid, i64)> {
-    as_engine(|| query(PENDING, &[id.into()], |row| row.oid(1).zip(row.int8(2)))).into_iter().flatten().collect()
+pub fn pending(id: AutomationId) -> Vec<(pg_sys::Oid, i64)> {
+    as_engine(|| query(PENDING, &[id.0.into()], |row| row.oid(1).zip(row.int8(2)))).into_iter().flatten().collect()
 }
 
 const LET_FINISH: &str = "UPDATE automation_internal.automation AS a SET finish_runs = true WHERE a.id = $1";
 
 /// Runs of an automation that is being dropped go on to their end.
-pub fn let_runs_finish(id: i32) {
-    as_engine(|| execute(LET_FINISH, &[id.into()]));
+pub fn let_runs_finish(id: AutomationId) {
+    as_engine(|| execute(LET_FINISH, &[id.0.into()]));
 }
 
 /// A version as versions() lists it.
@@ -358,9 +368,9 @@ const HISTORY_OF: &str = "
      ORDER BY v.version DESC";
 
 /// All versions of an automation, newest first.
-pub fn history_of(id: i32) -> Vec<ListedVersion> {
+pub fn history_of(id: AutomationId) -> Vec<ListedVersion> {
     as_engine(|| {
-        query(HISTORY_OF, &[id.into()], |row| {
+        query(HISTORY_OF, &[id.0.into()], |row| {
             Some(ListedVersion {
                 version: row.int4(1)?,
                 document: row.text(2)?,
@@ -383,8 +393,8 @@ const STAYS: &str = "
 
 /// May the runs of the automation, of this tenant or of none, go on? Stays so until this transaction ends. None while
 /// another session is changing the automation.
-pub fn stays_as_it_is(automation: i32, tenant: Option<&str>) -> Option<bool> {
-    let stays = as_engine(|| query_one(STAYS, &[automation.into()], |row| row.bool(1))).flatten()?;
+pub fn stays_as_it_is(automation: AutomationId, tenant: Option<&str>) -> Option<bool> {
+    let stays = as_engine(|| query_one(STAYS, &[automation.0.into()], |row| row.bool(1))).flatten()?;
     // With the automation's row locked, no pause comes or goes. A statement of its own sees all that was committed
     // before the lock.
     Some(stays && !super::tenant_pauses::is_paused(automation, tenant))

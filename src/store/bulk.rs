@@ -1,5 +1,6 @@
 //! Bulk jobs: their rows, the outcomes of the rows, and how far each job is.
 use automation_core::bulk::{Counts, JobState};
+use automation_core::ids::{AutomationId, VersionId};
 use automation_core::machine::JobItem;
 use pgrx::pg_sys;
 
@@ -40,8 +41,8 @@ impl RowsAs {
 pub struct NewJob<'a> {
     pub id: i64,
     pub owner: pg_sys::Oid,
-    pub automation_id: i32,
-    pub version_id: i32,
+    pub automation_id: AutomationId,
+    pub version_id: VersionId,
     pub trigger_no: i16,
     pub needs_approval: bool,
     pub query: &'a str,
@@ -92,8 +93,8 @@ pub fn insert(job: &NewJob<'_>) {
     let args: [Arg; 22] = [
         job.id.into(),
         job.owner.into(),
-        job.automation_id.into(),
-        job.version_id.into(),
+        job.automation_id.0.into(),
+        job.version_id.0.into(),
         job.trigger_no.into(),
         job.needs_approval.into(),
         job.query.into(),
@@ -124,8 +125,8 @@ pub fn insert(job: &NewJob<'_>) {
 pub struct Job {
     pub id: i64,
     pub owner: pg_sys::Oid,
-    pub automation_id: i32,
-    pub version_id: i32,
+    pub automation_id: AutomationId,
+    pub version_id: VersionId,
     pub trigger_no: i16,
     pub state: JobState,
     pub needs_approval: bool,
@@ -197,8 +198,8 @@ fn read(row: &Row<'_>) -> Option<Job> {
     Some(Job {
         id: row.int8(1)?,
         owner: row.oid(2)?,
-        automation_id: row.int4(3)?,
-        version_id: row.int4(4)?,
+        automation_id: AutomationId(row.int4(3)?),
+        version_id: VersionId(row.int4(4)?),
         trigger_no: row.int2(5)?,
         state: JobState::parse(&row.text(6)?)?,
         needs_approval: row.bool(7)?,
@@ -277,8 +278,8 @@ const OF_AUTOMATION: &str = "
        FOR UPDATE";
 
 /// The jobs of an automation that have not ended, locked.
-pub fn of_automation(automation_id: i32) -> Vec<Job> {
-    let ids = as_engine(|| query(OF_AUTOMATION, &[automation_id.into()], |row| row.int8(1)));
+pub fn of_automation(automation_id: AutomationId) -> Vec<Job> {
+    let ids = as_engine(|| query(OF_AUTOMATION, &[automation_id.0.into()], |row| row.int8(1)));
     ids.into_iter().flatten().filter_map(find).collect()
 }
 

@@ -1,5 +1,6 @@
 //! The courier's statements about messages: claim those that are due, and record their outcomes. Every record is fenced
 //! by the number of the attempt, so that an answer which comes too late changes nothing.
+use automation_core::ids::AutomationId;
 use pgrx::pg_sys;
 
 use crate::pg::clock::Micros;
@@ -42,7 +43,7 @@ pub struct Message {
     pub id: i64,
     pub message_id: String,
     pub owner: pg_sys::Oid,
-    pub automation_id: i32,
+    pub automation_id: AutomationId,
     pub endpoint: Option<String>,
     pub url: String,
     pub method: String,
@@ -65,7 +66,7 @@ fn read(row: &Row<'_>) -> Option<Message> {
         id: row.int8(1)?,
         message_id: row.text(2)?,
         owner: row.oid(3)?,
-        automation_id: row.int4(4)?,
+        automation_id: AutomationId(row.int4(4)?),
         endpoint: row.text(5),
         url: row.text(6)?,
         method: row.text(7)?,

@@ -1,6 +1,7 @@
 //! Dispatches: the queue of runs to start or to wake, filled by the router and worked off by executors.
 use std::rc::Rc;
 
+use automation_core::ids::{AutomationId, VersionId};
 use pgrx::pg_sys;
 
 use crate::pg::append::{Cell, append_outside_partial, append_plain, text_varlena};
@@ -105,8 +106,8 @@ pub struct NewDispatch {
     pub event: Option<(i64, Micros)>,
     pub created_at: Micros,
     pub ordering_key: Option<i64>,
-    pub automation_id: i32,
-    pub version_id: i32,
+    pub automation_id: AutomationId,
+    pub version_id: VersionId,
     pub trigger_no: i16,
     pub reason: Reason,
     /// The wait that is to be woken.
@@ -134,8 +135,8 @@ fn cells(row: &NewDispatch) -> [Cell; 16] {
         row.event.map(|(_, at)| pg_sys::Datum::from(at)),
         Some(pg_sys::Datum::from(row.created_at)),
         row.ordering_key.map(pg_sys::Datum::from),
-        Some(pg_sys::Datum::from(row.automation_id)),
-        Some(pg_sys::Datum::from(row.version_id)),
+        Some(pg_sys::Datum::from(row.automation_id.0)),
+        Some(pg_sys::Datum::from(row.version_id.0)),
         Some(pg_sys::Datum::from(row.trigger_no)),
         Some(pg_sys::Datum::from(0i16)),
         Some(pg_sys::Datum::from(row.reason.code())),
@@ -164,8 +165,8 @@ pub struct Dispatch {
     pub event_id: i64,
     pub event_at: Micros,
     pub ordering_key: Option<i64>,
-    pub automation_id: i32,
-    pub version_id: i32,
+    pub automation_id: AutomationId,
+    pub version_id: VersionId,
     pub trigger_no: i16,
     pub attempt: i16,
     pub automation: String,
@@ -223,8 +224,8 @@ fn read(row: &Row<'_>) -> Dispatch {
         event_id: row.int8(3).unwrap_or_default(),
         event_at: row.int8(4).unwrap_or_default(),
         ordering_key: row.int8(5),
-        automation_id: row.int4(6).unwrap_or_default(),
-        version_id: row.int4(7).unwrap_or_default(),
+        automation_id: row.int4(6).map(AutomationId).unwrap_or_default(),
+        version_id: row.int4(7).map(VersionId).unwrap_or_default(),
         trigger_no: row.int2(8).unwrap_or_default(),
         attempt: row.int2(9).unwrap_or_default(),
         automation: row.text(10).unwrap_or_default(),

@@ -1,6 +1,7 @@
 //! Holds: triggers with `hold_for` that have fired, and their deadlines (table `dwell`).
 use std::collections::HashSet;
 
+use automation_core::ids::{AutomationId, VersionId};
 use pgrx::pg_sys;
 
 use crate::event_log::events::Event;
@@ -13,10 +14,10 @@ use crate::pg::identity::as_engine;
 pub struct Dwell {
     /// The run that it becomes.
     pub run_id: i64,
-    pub automation_id: i32,
+    pub automation_id: AutomationId,
     pub trigger_id: String,
     pub owner: pg_sys::Oid,
-    pub version_id: i32,
+    pub version_id: VersionId,
     pub trigger_no: i16,
     pub fingerprint: i64,
     pub since: Micros,
@@ -33,7 +34,7 @@ pub struct Dwell {
 #[derive(Clone, Debug)]
 pub struct Current {
     pub name: String,
-    pub version_id: i32,
+    pub version_id: VersionId,
     /// The automation has been active ever since the hold began, and belongs to the same role.
     pub active: bool,
 }
@@ -65,11 +66,11 @@ const INSERT: &str = "
 #[derive(Debug)]
 pub struct NewDwell<'a> {
     pub run_id: i64,
-    pub automation_id: i32,
+    pub automation_id: AutomationId,
     pub trigger_id: &'a str,
     pub key: &'a str,
     pub owner: pg_sys::Oid,
-    pub version_id: i32,
+    pub version_id: VersionId,
     pub trigger_no: i16,
     pub ordering_key: i64,
     pub fingerprint: i64,
@@ -82,11 +83,11 @@ pub struct NewDwell<'a> {
 pub fn insert(new: &NewDwell<'_>) -> bool {
     let args = [
         new.run_id.into(),
-        new.automation_id.into(),
+        new.automation_id.0.into(),
         new.trigger_id.into(),
         new.key.into(),
         new.owner.into(),
-        new.version_id.into(),
+        new.version_id.0.into(),
         new.trigger_no.into(),
         new.ordering_key.into(),
         new.fingerprint.into(),
@@ -119,10 +120,10 @@ macro_rules! dwells {
 fn read(row: &Row<'_>) -> Option<Dwell> {
     Some(Dwell {
         run_id: row.int8(1)?,
-        automation_id: row.int4(2)?,
+        automation_id: AutomationId(row.int4(2)?),
         trigger_id: row.text(3)?,
         owner: row.oid(4)?,
-        version_id: row.int4(5)?,
+        version_id: VersionId(row.int4(5)?),
         trigger_no: row.int2(6)?,
         fingerprint: row.int8(7)?,
         since: row.int8(8)?,
@@ -131,7 +132,7 @@ fn read(row: &Row<'_>) -> Option<Dwell> {
         heard: row.text(11).and_then(|text| Event::from_json(&text)),
         automation: Current {
             name: row.text(12)?,
-            version_id: row.int4(13)?,
+            version_id: VersionId(row.int4(13)?),
             active: row.bool(14).unwrap_or_default(),
         },
     })
@@ -146,8 +147,8 @@ const EXISTS: &str = "
      WHERE d.automation_id = $1 AND d.trigger_id = $2 AND d.key = $3";
 
 /// Locks the hold of a trigger under a key.
-pub fn lock(automation: i32, trigger: &str, key: &str) -> Held<Dwell> {
-    let args: [Arg; 3] = [automation.into(), trigger.into(), key.into()];
+pub fn lock(automation: AutomationId, trigger: &str, key: &str) -> Held<Dwell> {
+    let args: [Arg; 3] = [automation.0.into(), trigger.into(), key.into()];
     as_engine(|| match query_one(LOCK, &args, read).flatten() {
         Some(found) => Held::Ours(found),
         None if execute(EXISTS, &args) > 0 => Held::InOtherHands,
@@ -184,8 +185,8 @@ const COUNT_ALL: &str = "
      WHERE d.ordering_key = $1 AND d.automation_id = $2 AND d.trigger_id = $3";
 
 /// Locks all holds of a trigger under an ordering key.
-pub fn lock_all(ordering_key: i64, automation: i32, trigger: &str) -> Held<Vec<Dwell>> {
-    let args: [Arg; 3] = [ordering_key.into(), automation.into(), trigger.into()];
+pub fn lock_all(ordering_key: i64, automation: AutomationId, trigger: &str) -> Held<Vec<Dwell>> {
+    let args: [Arg; 3] = [ordering_key.into(), automation.0.into(), trigger.into()];
     as_engine(|| {
         let found: Vec<Dwell> = query(LOCK_ALL, &args, read).into_iter().flatten().collect();
         match execute(COUNT_ALL, &args) {
@@ -203,8 +204,8 @@ const OF_AUTOMATION: &str = dwells!(
 );
 
 /// Locks all holds of an automation, except those that an executor has locked.
-pub fn of_automation(automation: i32) -> Vec<Dwell> {
-    as_engine(|| query(OF_AUTOMATION, &[automation.into()], read)).into_iter().flatten().collect()
+pub fn of_automation(automation: AutomationId) -> Vec<Dwell> {
+    as_engine(|| query(OF_AUTOMATION, &[automation.0.into()], read)).into_iter().flatten().collect()
 }
 
 const ORPHANED: &str = dwells!(
@@ -255,7 +256,7 @@ pub fn queued(ordering_keys: &[i64]) -> HashSet<i64> {
 /// The identity of a possible hold: automation, trigger and key.
 #[derive(Clone, Debug)]
 pub struct Place {
-    pub automation_id: i32,
+    pub automation_id: AutomationId,
     pub trigger_id: String,
     pub key: String,
 }
@@ -271,7 +272,7 @@ pub const FIND: &str = "
 
 /// Which of these holds exist, by their place in the list.
 pub fn find(places: &[Place]) -> HashSet<usize> {
-    let automations: Vec<i64> = places.iter().map(|place| i64::from(place.automation_id)).collect();
+    let automations: Vec<i64> = places.iter().map(|place| i64::from(place.automation_id.0)).collect();
     let triggers: Vec<&str> = places.iter().map(|place| place.trigger_id.as_str()).collect();
     let keys: Vec<&str> = places.iter().map(|place| place.key.as_str()).collect();
     let numbers: Vec<i64> = (0..places.len() as i64).collect();
@@ -292,9 +293,9 @@ const HELD_KEYS: &str = "
        AND d.trigger_id = $2";
 
 /// Every ordering key under which a trigger has a hold, or a queued dispatch may begin one.
-pub fn ordering_keys(automation: i32, trigger: &str) -> Vec<i64> {
-    let mut keys = query(QUEUED_KEYS, &[automation.into()], |row| row.int8(1));
-    keys.extend(query(HELD_KEYS, &[automation.into(), trigger.into()], |row| row.int8(1)));
+pub fn ordering_keys(automation: AutomationId, trigger: &str) -> Vec<i64> {
+    let mut keys = query(QUEUED_KEYS, &[automation.0.into()], |row| row.int8(1));
+    keys.extend(query(HELD_KEYS, &[automation.0.into(), trigger.into()], |row| row.int8(1)));
     let mut keys: Vec<i64> = keys.into_iter().flatten().collect();
     keys.sort_unstable();
     keys.dedup();

@@ -1,4 +1,5 @@
 //! The effects of automations (the events and rows that they make), kept to find loops.
+use automation_core::ids::AutomationId;
 use pgrx::pg_sys;
 
 use crate::pg::engine_sql::{Arg, execute, query};
@@ -11,10 +12,10 @@ const SAVE: &str = "
         ON CONFLICT (automation_id) DO UPDATE SET node = excluded.node, writes = excluded.writes";
 
 /// Remembers the effects of an automation; None if it has none.
-pub fn replace(automation: i32, effect: Option<(&str, &str)>) {
+pub fn replace(automation: AutomationId, effect: Option<(&str, &str)>) {
     as_engine(|| match effect {
-        Some((node, writes)) => execute(SAVE, &[automation.into(), Arg::jsonb(node), Arg::jsonb(writes)]),
-        None => execute(FORGET, &[automation.into()]),
+        Some((node, writes)) => execute(SAVE, &[automation.0.into(), Arg::jsonb(node), Arg::jsonb(writes)]),
+        None => execute(FORGET, &[automation.0.into()]),
     });
 }
 

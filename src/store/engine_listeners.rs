@@ -1,5 +1,6 @@
 //! The automations, runs and subscriptions that listen to the engine's own events, and names for the contents of those
 //! events.
+use automation_core::ids::{AutomationId, VersionId};
 use automation_core::topic::engine::{Told, Wanted};
 
 use super::{subscriptions, wakes};
@@ -14,14 +15,14 @@ const ADD: &str = "
       FROM unnest($3::text[]) AS p (pattern)";
 
 /// Replaces the patterns that the current version of an automation listens to.
-pub fn replace(automation: i32, version: i32, patterns: &[String]) {
+pub fn replace(automation: AutomationId, version: VersionId, patterns: &[String]) {
     if patterns.is_empty() && !any_trigger() {
         return;
     }
     as_engine(|| {
-        execute(FORGET, &[automation.into()]);
+        execute(FORGET, &[automation.0.into()]);
         if !patterns.is_empty() {
-            execute(ADD, &[automation.into(), version.into(), Arg::texts(patterns)]);
+            execute(ADD, &[automation.0.into(), version.0.into(), Arg::texts(patterns)]);
         }
     });
 }
@@ -66,8 +67,8 @@ pub fn wanted() -> Wanted {
 
 const NAME: &str = "SELECT a.name FROM automation_internal.automation AS a WHERE a.id = $1";
 
-pub fn name_of(automation: i32) -> Option<String> {
-    as_engine(|| query_one(NAME, &[automation.into()], |row| row.text(1))).flatten()
+pub fn name_of(automation: AutomationId) -> Option<String> {
+    as_engine(|| query_one(NAME, &[automation.0.into()], |row| row.text(1))).flatten()
 }
 
 // From the event that started a run to the run that caused it, and so on. No chain is longer than its limit.

@@ -1,6 +1,7 @@
 //! The memory of the gates between an event and a run.
 use std::collections::{HashMap, HashSet};
 
+use automation_core::ids::AutomationId;
 use pgrx::pg_sys;
 
 use crate::pg::append::{append_plain, text_varlena};
@@ -12,7 +13,7 @@ use crate::pg::table_scan::each_row;
 /// Occurrences that a window counts: those of one trigger with one key.
 #[derive(Clone, Copy, Debug)]
 pub struct Partition<'a> {
-    pub automation_id: i32,
+    pub automation_id: AutomationId,
     /// A hash of the trigger as it is defined.
     pub trigger: i64,
     pub key: &'a str,
@@ -47,7 +48,7 @@ pub struct Occurrence {
 /// further than `most`.
 pub fn count_window(of: Partition<'_>, event: Occurrence, most: i64) -> u64 {
     let (from, to, at) = (Arg::timestamp(event.from), Arg::timestamp(event.to), Arg::timestamp(event.at));
-    let key = [of.automation_id.into(), of.trigger.into(), of.key.into()];
+    let key = [of.automation_id.0.into(), of.trigger.into(), of.key.into()];
     let args = [key[0], key[1], key[2], from, to, event.event_id.into(), most.into(), at, to];
     as_engine(|| query_one(COUNT_WINDOW, &args, |row| row.int8(1))).flatten().unwrap_or_default() as u64
 }
@@ -59,9 +60,9 @@ const CLAIM: &str = "
      WHERE c.expires_at <= $5";
 
 /// Claims a key for an event. False if an earlier event has it and its time is not over.
-pub fn claim(automation_id: i32, key: &str, event_id: i64, now: Micros, expires_at: Micros) -> bool {
+pub fn claim(automation_id: AutomationId, key: &str, event_id: i64, now: Micros, expires_at: Micros) -> bool {
     let (expires, now) = (Arg::timestamp(expires_at), Arg::timestamp(now));
-    as_engine(|| execute(CLAIM, &[automation_id.into(), key.into(), event_id.into(), expires, now])) == 1
+    as_engine(|| execute(CLAIM, &[automation_id.0.into(), key.into(), event_id.into(), expires, now])) == 1
 }
 
 pub const COUNT_EXECUTIONS: &str = "
@@ -78,7 +79,7 @@ pub const COUNT_EXECUTIONS: &str = "
 /// Runs that are counted together: those of an automation, or those of an automation for one tenant.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted<'a> {
-    pub automation_id: i32,
+    pub automation_id: AutomationId,
     /// Empty if the tenants are not told apart.
     pub tenant: &'a str,
 }
@@ -87,7 +88,7 @@ pub struct Counted<'a> {
 /// automation itself.
 pub fn count_executions(of: Counted<'_>, since: Micros, entity: Option<&str>, own: bool, most: i64) -> u64 {
     let args =
-        [of.automation_id.into(), Arg::timestamp(since), entity.into(), own.into(), most.into(), of.tenant.into()];
+        [of.automation_id.0.into(), Arg::timestamp(since), entity.into(), own.into(), most.into(), of.tenant.into()];
     as_engine(|| query_one(COUNT_EXECUTIONS, &args, |row| row.int8(1))).flatten().unwrap_or_default() as u64
 }
 
@@ -97,24 +98,24 @@ const ADD_EXECUTION: &str = "
 
 pub fn add_execution(of: Counted<'_>, at: Micros, entity: Option<&str>, own: bool, keep_until: Micros) {
     let (at, keep_until) = (Arg::timestamp(at), Arg::timestamp(keep_until));
-    let args = [of.automation_id.into(), at, entity.into(), own.into(), keep_until, of.tenant.into()];
+    let args = [of.automation_id.0.into(), at, entity.into(), own.into(), keep_until, of.tenant.into()];
     as_engine(|| execute(ADD_EXECUTION, &args));
 }
 
 const FORGET_EXECUTIONS: &str = "DELETE FROM automation_internal.execution AS e WHERE e.automation_id = $1";
 
 /// Begins to count the executions of an automation anew.
-pub fn forget_executions(automation_id: i32) {
-    as_engine(|| execute(FORGET_EXECUTIONS, &[automation_id.into()]));
+pub fn forget_executions(automation_id: AutomationId) {
+    as_engine(|| execute(FORGET_EXECUTIONS, &[automation_id.0.into()]));
 }
 
 const FORGET_TENANT: [&str; 2] =
     ["DELETE FROM automation_internal.execution AS e WHERE e.automation_id = $1 AND e.tenant = $2", FORGET_FAILURES_OF];
 
 /// Forgets the executions and failures of a tenant that was held back.
-pub fn forget_tenant(automation_id: i32, tenant: &str) {
+pub fn forget_tenant(automation_id: AutomationId, tenant: &str) {
     for statement in FORGET_TENANT {
-        as_engine(|| execute(statement, &[automation_id.into(), tenant.into()]));
+        as_engine(|| execute(statement, &[automation_id.0.into(), tenant.into()]));
     }
 }
 
@@ -138,16 +139,16 @@ const GOES_BACK: &str = "
     SELECT EXISTS (SELECT FROM chain AS c WHERE c.automation_id = $2)";
 
 /// Is one of the runs that led to this one, beginning with `run_id`, of the automation?
-pub fn goes_back_to(automation_id: i32, run_id: i64, depth: i16) -> bool {
-    let args = [run_id.into(), automation_id.into(), i32::from(depth).into()];
+pub fn goes_back_to(automation_id: AutomationId, run_id: i64, depth: i16) -> bool {
+    let args = [run_id.into(), automation_id.0.into(), i32::from(depth).into()];
     as_engine(|| query_one(GOES_BACK, &args, |row| row.bool(1))).flatten().unwrap_or_default()
 }
 
 /// Automations, by tenant, whose last runs failed.
-pub fn failing() -> HashSet<(i32, String)> {
+pub fn failing() -> HashSet<(AutomationId, String)> {
     let mut found = HashSet::new();
     each_row("breaker", |row| {
-        found.extend(row.int4(1).zip(row.text(2)));
+        found.extend(row.int4(1).map(AutomationId).zip(row.text(2)));
     });
     found
 }
@@ -160,7 +161,8 @@ const LOCK_FAILURES: &str = "
 
 /// How many runs in a row have failed, locked until this transaction ends.
 pub fn lock_failures(of: Counted<'_>) -> u32 {
-    let found = as_engine(|| query_one(LOCK_FAILURES, &[of.automation_id.into(), of.tenant.into()], |row| row.int4(1)));
+    let found =
+        as_engine(|| query_one(LOCK_FAILURES, &[of.automation_id.0.into(), of.tenant.into()], |row| row.int4(1)));
     found.flatten().unwrap_or_default() as u32
 }
 
@@ -171,7 +173,7 @@ const SET_FAILURES: &str = "
        AND b.tenant = $2";
 
 pub fn set_failures(of: Counted<'_>, failures: u32) {
-    as_engine(|| execute(SET_FAILURES, &[of.automation_id.into(), of.tenant.into(), (failures as i32).into()]));
+    as_engine(|| execute(SET_FAILURES, &[of.automation_id.0.into(), of.tenant.into(), (failures as i32).into()]));
 }
 
 const FORGET_FAILURES_OF: &str =
@@ -179,18 +181,18 @@ const FORGET_FAILURES_OF: &str =
 
 /// Forgets the failures in a row, because a run was completed.
 pub fn forget_failures_of(of: Counted<'_>) {
-    as_engine(|| execute(FORGET_FAILURES_OF, &[of.automation_id.into(), of.tenant.into()]));
+    as_engine(|| execute(FORGET_FAILURES_OF, &[of.automation_id.0.into(), of.tenant.into()]));
 }
 
 const FORGET_FAILURES: &str = "DELETE FROM automation_internal.breaker AS b WHERE b.automation_id = $1";
 
 /// Forgets the failures in a row of all tenants, because the automation was made active, or redefined.
-pub fn forget_failures(automation_id: i32) {
-    as_engine(|| execute(FORGET_FAILURES, &[automation_id.into()]));
+pub fn forget_failures(automation_id: AutomationId) {
+    as_engine(|| execute(FORGET_FAILURES, &[automation_id.0.into()]));
 }
 
 /// Which gate refused: (automation, trigger, reason).
-pub type Refused = (i32, i16, &'static str);
+pub type Refused = (AutomationId, i16, &'static str);
 
 /// Adds the refusals of a batch.
 pub fn add_refusals(refusals: &HashMap<Refused, i64>, at: Micros) {
@@ -201,7 +203,7 @@ pub fn add_refusals(refusals: &HashMap<Refused, i64>, at: Micros) {
         "gate_refusal",
         refusals.iter().map(|(&(automation, trigger, reason), &count)| {
             [
-                Some(pg_sys::Datum::from(automation)),
+                Some(pg_sys::Datum::from(automation.0)),
                 Some(pg_sys::Datum::from(trigger)),
                 Some(text_varlena(reason)),
                 Some(pg_sys::Datum::from(count)),
@@ -252,8 +254,8 @@ const FORGET: [&str; 5] = [
 ];
 
 /// Forgets everything about an automation that is being dropped.
-pub fn forget(automation_id: i32) {
+pub fn forget(automation_id: AutomationId) {
     for statement in FORGET {
-        as_engine(|| execute(statement, &[automation_id.into()]));
+        as_engine(|| execute(statement, &[automation_id.0.into()]));
     }
 }

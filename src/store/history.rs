@@ -1,4 +1,5 @@
 //! The history: runs that have ended.
+use automation_core::ids::AutomationId;
 use automation_core::machine::JobItem;
 pub use automation_core::run_state::Ending;
 use pgrx::pg_sys;
@@ -59,8 +60,8 @@ pub fn insert(ended_at: Micros, recorded_at: Micros, runs: &[EndedRun]) -> bool 
                 Some(pg_sys::Datum::from(run.started_at)),
                 Some(pg_sys::Datum::from(ended_at)),
                 Some(pg_sys::Datum::from(run.owner)),
-                Some(pg_sys::Datum::from(run.automation_id)),
-                Some(pg_sys::Datum::from(run.version_id)),
+                Some(pg_sys::Datum::from(run.automation_id.0)),
+                Some(pg_sys::Datum::from(run.version_id.0)),
                 Some(pg_sys::Datum::from(run.trigger_no)),
                 Some(pg_sys::Datum::from(run.attempt)),
                 Some(pg_sys::Datum::from(run.depth)),
@@ -86,8 +87,8 @@ const FORGET_BEFORE: &str =
     "DELETE FROM automation_internal.run_history AS h WHERE h.automation_id = $1 AND h.ended_at < $2";
 
 /// Forgets runs of an automation that ended before an instant.
-pub fn forget_before(automation: i32, instant: Micros) -> u64 {
-    as_engine(|| execute(FORGET_BEFORE, &[automation.into(), Arg::timestamp(instant)]))
+pub fn forget_before(automation: AutomationId, instant: Micros) -> u64 {
+    as_engine(|| execute(FORGET_BEFORE, &[automation.0.into(), Arg::timestamp(instant)]))
 }
 
 const FORGET_ALL_BUT: &str = "
@@ -101,8 +102,8 @@ const FORGET_ALL_BUT: &str = "
                      LIMIT 1)";
 
 /// Forgets all but so many runs of an automation, the newest.
-pub fn forget_all_but(automation: i32, runs: i64) -> u64 {
-    as_engine(|| execute(FORGET_ALL_BUT, &[automation.into(), runs.into()]))
+pub fn forget_all_but(automation: AutomationId, runs: i64) -> u64 {
+    as_engine(|| execute(FORGET_ALL_BUT, &[automation.0.into(), runs.into()]))
 }
 
 const OUTCOMES: &str = "

@@ -1,5 +1,6 @@
 //! Live runs: those that wait, are frozen, or are queued behind another run (table `run`).
 use automation_core::gate::mode::ActiveRun;
+use automation_core::ids::{AutomationId, VersionId};
 use automation_core::run_state::Pause;
 use pgrx::pg_sys;
 use serde::{Deserialize, Serialize};
@@ -76,8 +77,8 @@ pub fn insert(runs: &[LiveRun]) -> bool {
                 Some(pg_sys::Datum::from(run.started_at)),
                 run.parent.map(pg_sys::Datum::from),
                 Some(pg_sys::Datum::from(run.owner)),
-                Some(pg_sys::Datum::from(run.automation_id)),
-                Some(pg_sys::Datum::from(run.version_id)),
+                Some(pg_sys::Datum::from(run.automation_id.0)),
+                Some(pg_sys::Datum::from(run.version_id.0)),
                 Some(pg_sys::Datum::from(run.epoch)),
                 Some(pg_sys::Datum::from(run.trigger_no)),
                 Some(pg_sys::Datum::from(run.depth)),
@@ -151,8 +152,8 @@ fn read(row: &Row<'_>) -> Option<LiveRun> {
         started_at: row.int8(4)?,
         parent: row.int8(5),
         owner: row.oid(6)?,
-        automation_id: row.int4(7)?,
-        version_id: row.int4(8)?,
+        automation_id: AutomationId(row.int4(7)?),
+        version_id: VersionId(row.int4(8)?),
         trigger_no: row.int2(10)?,
         depth: row.int2(11)?,
         kind: row.text(13),
@@ -222,9 +223,9 @@ pub const WITH_KEY: &str = "
      LIMIT $3";
 
 /// The live runs of an automation with a key, those that came first first.
-pub fn with_key(automation: i32, key: &str, most: i64) -> Vec<ActiveRun> {
+pub fn with_key(automation: AutomationId, key: &str, most: i64) -> Vec<ActiveRun> {
     let read = |row: &Row<'_>| Some(ActiveRun { id: row.int8(1)?, queued: row.bool(2)? });
-    as_engine(|| query(WITH_KEY, &[automation.into(), key.into(), most.into()], read)).into_iter().flatten().collect()
+    as_engine(|| query(WITH_KEY, &[automation.0.into(), key.into(), most.into()], read)).into_iter().flatten().collect()
 }
 
 const HAS_ANCESTOR: &str = "
@@ -237,8 +238,8 @@ const HAS_ANCESTOR: &str = "
     SELECT EXISTS (SELECT FROM ancestor AS a WHERE a.automation_id = $2 AND a.mode_key = $3)";
 
 /// Is a run, or one that waits for it, of the automation and with the key?
-pub fn has_ancestor_with_key(run: i64, automation: i32, key: &str) -> bool {
-    let args = [run.into(), automation.into(), key.into()];
+pub fn has_ancestor_with_key(run: i64, automation: AutomationId, key: &str) -> bool {
+    let args = [run.into(), automation.0.into(), key.into()];
     as_engine(|| query_one(HAS_ANCESTOR, &args, |row| row.bool(1))).flatten().unwrap_or_default()
 }
 
@@ -255,8 +256,8 @@ const NEXT_QUEUED: &str = "
             LIMIT 1) AS r";
 
 /// The first run in the queue of each of these: (automation, key).
-pub fn next_queued(of: &[(i32, &str)]) -> Vec<Waiter> {
-    let automations: Vec<i64> = of.iter().map(|(automation, _)| i64::from(*automation)).collect();
+pub fn next_queued(of: &[(AutomationId, &str)]) -> Vec<Waiter> {
+    let automations: Vec<i64> = of.iter().map(|(automation, _)| i64::from(automation.0)).collect();
     let keys: Vec<&str> = of.iter().map(|(_, key)| *key).collect();
     as_engine(|| query(NEXT_QUEUED, &[Arg::int8s(&automations), Arg::texts(&keys)], waiter))
         .into_iter()
@@ -269,8 +270,8 @@ fn waiter(row: &Row<'_>) -> Option<Waiter> {
         run_id: row.int8(1)?,
         wait_no: 0,
         owner: row.oid(2)?,
-        automation_id: row.int4(3)?,
-        version_id: row.int4(4)?,
+        automation_id: AutomationId(row.int4(3)?),
+        version_id: VersionId(row.int4(4)?),
     })
 }
 
@@ -287,15 +288,15 @@ const WITH_FOLLOWERS: &str = "
 
 /// The keys of ended runs (automation, version, key) in whose queue there is a run, or may be a run of a newer version
 /// that is not visible yet.
-pub fn with_followers(ended: &[(i32, i32, &str)]) -> Vec<(i32, String)> {
+pub fn with_followers(ended: &[(AutomationId, VersionId, &str)]) -> Vec<(AutomationId, String)> {
     if ended.is_empty() {
         return Vec::new();
     }
-    let automations: Vec<i64> = ended.iter().map(|(automation, ..)| i64::from(*automation)).collect();
-    let versions: Vec<i64> = ended.iter().map(|(_, version, _)| i64::from(*version)).collect();
+    let automations: Vec<i64> = ended.iter().map(|(automation, ..)| i64::from(automation.0)).collect();
+    let versions: Vec<i64> = ended.iter().map(|(_, version, _)| i64::from(version.0)).collect();
     let keys: Vec<&str> = ended.iter().map(|(.., key)| *key).collect();
     let args = [Arg::int8s(&automations), Arg::int8s(&versions), Arg::texts(&keys)];
-    let read = |row: &Row<'_>| Some((i32::try_from(row.int8(1)?).ok()?, row.text(2)?));
+    let read = |row: &Row<'_>| Some((AutomationId(i32::try_from(row.int8(1)?).ok()?), row.text(2)?));
     as_engine(|| query(WITH_FOLLOWERS, &args, read)).into_iter().flatten().collect()
 }
 
@@ -306,8 +307,8 @@ const OF_AUTOMATION: &str = "
      ORDER BY r.id";
 
 /// The live runs of an automation.
-pub fn of_automation(automation: i32) -> Vec<i64> {
-    as_engine(|| query(OF_AUTOMATION, &[automation.into()], |row| row.int8(1))).into_iter().flatten().collect()
+pub fn of_automation(automation: AutomationId) -> Vec<i64> {
+    as_engine(|| query(OF_AUTOMATION, &[automation.0.into()], |row| row.int8(1))).into_iter().flatten().collect()
 }
 
 const FROZEN: &str = "
@@ -318,9 +319,11 @@ const FROZEN: &str = "
      ORDER BY r.id";
 
 /// Frozen runs of an automation: (run, owner, automation, version).
-pub fn frozen(automation: i32) -> Vec<(i64, pg_sys::Oid, i32, i32)> {
+pub fn frozen(automation: AutomationId) -> Vec<(i64, pg_sys::Oid, AutomationId, VersionId)> {
     as_engine(|| {
-        query(FROZEN, &[automation.into()], |row| Some((row.int8(1)?, row.oid(2)?, row.int4(3)?, row.int4(4)?)))
+        query(FROZEN, &[automation.0.into()], |row| {
+            Some((row.int8(1)?, row.oid(2)?, AutomationId(row.int4(3)?), VersionId(row.int4(4)?)))
+        })
     })
     .into_iter()
     .flatten()

@@ -2,6 +2,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use automation_core::ids::AutomationId;
 use pgrx::pg_sys;
 
 use crate::pg::clock::{self, Micros};
@@ -30,7 +31,7 @@ const REMEMBERED: usize = 1000;
 const SLICE: i64 = 10_000;
 
 /// The fields by which two entries count as the same: code, automation, owner, message and detail.
-type Same = (String, Option<i32>, Option<pg_sys::Oid>, String, Option<String>);
+type Same = (String, Option<AutomationId>, Option<pg_sys::Oid>, String, Option<String>);
 
 /// How many entries there were, by owner and code.
 type Counts = HashMap<(Option<pg_sys::Oid>, String), u32>;
@@ -46,7 +47,7 @@ thread_local! {
 #[derive(Default)]
 pub struct Entry<'a> {
     pub code: &'a str,
-    pub automation_id: Option<i32>,
+    pub automation_id: Option<AutomationId>,
     pub owner: Option<pg_sys::Oid>,
     pub run_id: Option<i64>,
     pub event_id: Option<i64>,
@@ -113,7 +114,7 @@ fn write_times(level: &str, entry: &Entry<'_>, times: i64) -> Option<i64> {
     let args = [
         level.into(),
         entry.code.into(),
-        entry.automation_id.into(),
+        entry.automation_id.map(|id| id.0).into(),
         entry.owner.into(),
         entry.run_id.into(),
         entry.event_id.into(),
@@ -216,7 +217,7 @@ pub fn dead_letter(entry: &Entry<'_>, error: &str) {
                 Arg::timestamp(clock::now()),
                 entry.run_id.into(),
                 entry.event_id.into(),
-                entry.automation_id.into(),
+                entry.automation_id.map(|id| id.0).into(),
                 entry.owner.into(),
                 entry.code.into(),
                 Arg::json(error),

@@ -1,6 +1,7 @@
 //! Remembers of numbers that cannot be worked out at the moment whether they were outside the range of their trigger
 //! before. A row written before a pause or a change of the trigger does not count; it stays until it is written anew or
 //! too old, so that a session that pauses an automation never blocks the router.
+use automation_core::ids::AutomationId;
 use automation_core::program::Trigger;
 
 use crate::pg::clock::{self, Micros};
@@ -17,8 +18,8 @@ const RECALL: &str = "
        AND m.fingerprint = $4";
 
 /// Was the number outside the range? None if nothing is known.
-pub fn recall(automation: i32, trigger: &Trigger, key: &str) -> Option<bool> {
-    let args = [automation.into(), trigger.id.as_str().into(), key.into(), trigger.fingerprint.into()];
+pub fn recall(automation: AutomationId, trigger: &Trigger, key: &str) -> Option<bool> {
+    let args = [automation.0.into(), trigger.id.as_str().into(), key.into(), trigger.fingerprint.into()];
     as_engine(|| query_one(RECALL, &args, |row| row.bool(1))).flatten()
 }
 
@@ -33,9 +34,9 @@ const REMEMBER: &str = "
            at = excluded.at";
 
 /// Notes whether the number was outside the range.
-pub fn remember(automation: i32, trigger: &Trigger, key: &str, armed: bool) {
+pub fn remember(automation: AutomationId, trigger: &Trigger, key: &str, armed: bool) {
     let args = [
-        automation.into(),
+        automation.0.into(),
         trigger.id.as_str().into(),
         key.into(),
         trigger.fingerprint.into(),
@@ -52,8 +53,8 @@ const FORGET: &str = "
        AND m.key = $3";
 
 /// The number can be worked out again.
-pub fn forget(automation: i32, trigger: &Trigger, key: &str) {
-    as_engine(|| execute(FORGET, &[automation.into(), trigger.id.as_str().into(), key.into()]));
+pub fn forget(automation: AutomationId, trigger: &Trigger, key: &str) {
+    as_engine(|| execute(FORGET, &[automation.0.into(), trigger.id.as_str().into(), key.into()]));
 }
 
 /// How long a number is remembered that cannot be worked out.

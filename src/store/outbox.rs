@@ -1,4 +1,5 @@
 //! The outbox: messages that wait to be delivered.
+use automation_core::ids::AutomationId;
 use pgrx::pg_sys;
 
 use crate::pg::clock::Micros;
@@ -8,7 +9,7 @@ use crate::pg::identity::as_engine;
 /// A message that a step orders.
 pub struct NewMessage<'a> {
     pub owner: pg_sys::Oid,
-    pub automation_id: i32,
+    pub automation_id: AutomationId,
     pub run_id: i64,
     pub step: &'a str,
     pub event_id: Option<i64>,
@@ -53,7 +54,7 @@ pub fn insert(message: &NewMessage<'_>) -> Option<Queued> {
             INSERT,
             &[
                 message.owner.into(),
-                message.automation_id.into(),
+                message.automation_id.0.into(),
                 message.run_id.into(),
                 message.step.into(),
                 message.event_id.into(),

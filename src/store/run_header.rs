@@ -1,4 +1,5 @@
 //! What every run has, whichever table its row is in: a dispatch, a hold, a live run, an ended run.
+use automation_core::ids::{AutomationId, VersionId};
 use pgrx::pg_sys;
 
 use crate::pg::clock::Micros;
@@ -15,8 +16,8 @@ pub struct RunHeader {
     pub parent: Option<i64>,
     /// The role whose rights its steps have.
     pub owner: pg_sys::Oid,
-    pub automation_id: i32,
-    pub version_id: i32,
+    pub automation_id: AutomationId,
+    pub version_id: VersionId,
     /// The number of the trigger, -1 for a run started by hand.
     pub trigger_no: i16,
     /// How many runs before it led to its event.

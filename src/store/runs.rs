@@ -1,4 +1,5 @@
 //! Runs by their number: asked for and not routed yet, under way, or failed.
+use automation_core::ids::{AutomationId, VersionId};
 use pgrx::pg_sys;
 
 use crate::pg::engine_sql::{Arg, execute, query, query_one};
@@ -106,9 +107,9 @@ pub struct FailedRun {
     pub owner: pg_sys::Oid,
     pub status: String,
     pub automation: String,
-    pub automation_id: i32,
+    pub automation_id: AutomationId,
     pub automation_status: String,
-    pub version_id: i32,
+    pub version_id: VersionId,
     pub trigger_no: i16,
     pub event_id: i64,
     pub tenant: Option<String>,
@@ -131,9 +132,9 @@ pub fn ended(run_id: i64) -> Option<FailedRun> {
                 owner: row.oid(1)?,
                 status: row.text(2)?,
                 automation: row.text(3)?,
-                automation_id: row.int4(4)?,
+                automation_id: AutomationId(row.int4(4)?),
                 automation_status: row.text(5)?,
-                version_id: row.int4(6)?,
+                version_id: VersionId(row.int4(6)?),
                 trigger_no: row.int2(7)?,
                 event_id: row.int8(8)?,
                 tenant: row.text(9),

@@ -1,4 +1,5 @@
 //! Schedules (triggers by the clock), and the outcomes of their ticks.
+use automation_core::ids::AutomationId;
 use pgrx::pg_sys;
 
 use crate::pg::clock::Micros;
@@ -9,7 +10,7 @@ use crate::pg::identity::as_engine;
 #[derive(Clone, Debug)]
 pub struct Schedule {
     pub id: i64,
-    pub automation_id: i32,
+    pub automation_id: AutomationId,
     pub trigger_id: String,
     pub timetable: String,
     /// The last tick that was dealt with, or since when the schedule runs.
@@ -53,8 +54,9 @@ const TAKE_WAITING: &str = "
 /// Locks the schedules of these automations that have ticks waiting. A schedule locked by a session that defines its
 /// automation is left out: every such change of a schedule ends its waiting ticks, and if the change is rolled back the
 /// next tick starts them.
-pub fn take_waiting(automations: &[i64]) -> Vec<Schedule> {
-    as_engine(|| query(TAKE_WAITING, &[Arg::int8s(automations)], read)).into_iter().flatten().collect()
+pub fn take_waiting(automations: &[AutomationId]) -> Vec<Schedule> {
+    let wide: Vec<i64> = automations.iter().map(|id| i64::from(id.0)).collect();
+    as_engine(|| query(TAKE_WAITING, &[Arg::int8s(&wide)], read)).into_iter().flatten().collect()
 }
 
 const TAKE_AHEAD: &str = "
@@ -83,7 +85,7 @@ pub fn forget_unfired(schedule: i64, after: Micros) {
 fn read(row: &Row<'_>) -> Option<Schedule> {
     Some(Schedule {
         id: row.int8(1)?,
-        automation_id: row.int4(2)?,
+        automation_id: AutomationId(row.int4(2)?),
         trigger_id: row.text(3)?,
         timetable: row.text(4)?,
         last_tick: row.int8(5)?,
@@ -232,11 +234,11 @@ const OF_AUTOMATION: &str = "
      ORDER BY s.id";
 
 /// The schedules that an automation has or had.
-pub fn of_automation(automation: i32) -> Vec<Known> {
+pub fn of_automation(automation: AutomationId) -> Vec<Known> {
     let read = |row: &Row<'_>| {
         Some(Known { id: row.int8(1)?, trigger_id: row.text(2)?, timetable: row.text(3)?, is_going: row.bool(4)? })
     };
-    as_engine(|| query(OF_AUTOMATION, &[automation.into()], read)).into_iter().flatten().collect()
+    as_engine(|| query(OF_AUTOMATION, &[automation.0.into()], read)).into_iter().flatten().collect()
 }
 
 // The row of a schedule is never removed while its ticks are known: a tick that has fired stays known by it.
@@ -248,9 +250,9 @@ const SET_GOING: &str = "
  RETURNING s.id";
 
 /// Sets a schedule going, or going anew, from a point in time on.
-pub fn set_going(automation: i32, trigger: &str, timetable: &str, since: Micros, next_tick: Option<Micros>) {
+pub fn set_going(automation: AutomationId, trigger: &str, timetable: &str, since: Micros, next_tick: Option<Micros>) {
     let next = next_tick.map_or(Arg::no_timestamp(), Arg::timestamp);
-    let args = [automation.into(), trigger.into(), timetable.into(), Arg::timestamp(since), next];
+    let args = [automation.0.into(), trigger.into(), timetable.into(), Arg::timestamp(since), next];
     as_engine(|| {
         if let Some(id) = query_one(SET_GOING, &args, |row| row.int8(1)).flatten() {
             abandon(id, "the schedule was set going anew");

@@ -1,4 +1,5 @@
 //! Counters: rows are added, never changed, until the janitor folds them together.
+use automation_core::ids::AutomationId;
 use pgrx::pg_sys;
 
 use crate::pg::append::append_plain;
@@ -23,12 +24,12 @@ pub struct Counts {
 }
 
 /// Adds the counts of a batch: ((automation, trigger), counts).
-pub fn add<'a>(counts: impl Iterator<Item = (&'a (i32, i16), &'a Counts)>, at: Micros) -> bool {
+pub fn add<'a>(counts: impl Iterator<Item = (&'a (AutomationId, i16), &'a Counts)>, at: Micros) -> bool {
     append_plain(
         "stat",
         counts.map(|(&(automation, trigger), counts)| {
             [
-                Some(pg_sys::Datum::from(automation)),
+                Some(pg_sys::Datum::from(automation.0)),
                 Some(pg_sys::Datum::from(trigger)),
                 Some(pg_sys::Datum::from(counts.matched)),
                 Some(pg_sys::Datum::from(counts.filtered)),
@@ -48,7 +49,7 @@ pub fn add<'a>(counts: impl Iterator<Item = (&'a (i32, i16), &'a Counts)>, at: M
 }
 
 /// A run that had begun was cancelled.
-pub fn count_cancelled(automation: i32, trigger: i16, at: Micros) {
+pub fn count_cancelled(automation: AutomationId, trigger: i16, at: Micros) {
     let counts = Counts { cancelled: 1, ..Default::default() };
     as_engine(|| add(std::iter::once((&(automation, trigger), &counts)), at));
 }

@@ -1,6 +1,7 @@
 //! Counters per step and per tenant: rows are added, never changed, until the janitor folds them together.
 use std::collections::HashMap;
 
+use automation_core::ids::AutomationId;
 use pgrx::pg_sys;
 
 use super::stats::Counts;
@@ -20,12 +21,12 @@ pub struct StepCounts {
 }
 
 /// Adds the counts of a batch: (automation, step, counts).
-pub fn add_steps<'a>(counts: impl Iterator<Item = (i32, &'a str, &'a StepCounts)>, at: Micros) {
+pub fn add_steps<'a>(counts: impl Iterator<Item = (AutomationId, &'a str, &'a StepCounts)>, at: Micros) {
     append_plain(
         "stat_step",
         counts.map(|(automation, step, counts)| {
             [
-                Some(pg_sys::Datum::from(automation)),
+                Some(pg_sys::Datum::from(automation.0)),
                 Some(text_varlena(step)),
                 Some(pg_sys::Datum::from(counts.completed)),
                 Some(pg_sys::Datum::from(counts.failed)),
@@ -39,12 +40,12 @@ pub fn add_steps<'a>(counts: impl Iterator<Item = (i32, &'a str, &'a StepCounts)
 }
 
 /// Adds the counts of a batch by automation and tenant.
-pub fn add_tenants(counts: &HashMap<(i32, &str), Counts>, at: Micros) {
+pub fn add_tenants(counts: &HashMap<(AutomationId, &str), Counts>, at: Micros) {
     append_plain(
         "stat_tenant",
         counts.iter().map(|(&(automation, tenant), counts)| {
             [
-                Some(pg_sys::Datum::from(automation)),
+                Some(pg_sys::Datum::from(automation.0)),
                 Some(text_varlena(tenant)),
                 Some(pg_sys::Datum::from(counts.entered)),
                 Some(pg_sys::Datum::from(counts.completed)),
@@ -59,7 +60,7 @@ pub fn add_tenants(counts: &HashMap<(i32, &str), Counts>, at: Micros) {
 }
 
 /// A run of a tenant that had begun was cancelled.
-pub fn count_cancelled(automation: i32, tenant: &str, at: Micros) {
+pub fn count_cancelled(automation: AutomationId, tenant: &str, at: Micros) {
     let counts = HashMap::from([((automation, tenant), Counts { cancelled: 1, ..Default::default() })]);
     as_engine(|| add_tenants(&counts, at));
 }

@@ -4,6 +4,8 @@
 //! about to freeze a run because of the pause, and a session that ends the pause, see each other.
 use std::collections::HashSet;
 
+use automation_core::ids::AutomationId;
+
 use super::automations::note_change;
 use crate::pg::clock;
 use crate::pg::engine_sql::{Arg, query, query_one};
@@ -11,10 +13,10 @@ use crate::pg::identity::as_engine;
 use crate::pg::table_scan::{each_row, has_pages};
 
 /// All pauses: (automation, tenant).
-pub fn all() -> HashSet<(i32, String)> {
+pub fn all() -> HashSet<(AutomationId, String)> {
     let mut found = HashSet::new();
     each_row("tenant_pause", |row| {
-        found.extend(row.int4(1).zip(row.text(2)));
+        found.extend(row.int4(1).map(AutomationId).zip(row.text(2)));
     });
     found
 }
@@ -26,9 +28,9 @@ const IS_PAUSED: &str = "
        AND p.tenant = $2";
 
 /// Is the automation paused for the tenant? Nearly always the table has never had a row, which costs little to see.
-pub fn is_paused(automation: i32, tenant: Option<&str>) -> bool {
+pub fn is_paused(automation: AutomationId, tenant: Option<&str>) -> bool {
     let Some(tenant) = tenant.filter(|_| has_pages("tenant_pause")) else { return false };
-    as_engine(|| query_one(IS_PAUSED, &[automation.into(), tenant.into()], |row| row.bool(1))).flatten() == Some(true)
+    as_engine(|| query_one(IS_PAUSED, &[automation.0.into(), tenant.into()], |row| row.bool(1))).flatten() == Some(true)
 }
 
 const ADD: &str = "
@@ -51,8 +53,8 @@ const ADD: &str = "
 /// another session is changing it: an executor must not wait for that session, which may wait for its runs. Executors
 /// hold the tenant's lock of executions, and a person's session the automation's row, so that no two transactions add
 /// the same row.
-pub fn add(automation: i32, tenant: &str, details: &serde_json::Value) -> Option<bool> {
-    let args = [automation.into(), tenant.into(), Arg::timestamp(clock::now()), Arg::jsonb(&details.to_string())];
+pub fn add(automation: AutomationId, tenant: &str, details: &serde_json::Value) -> Option<bool> {
+    let args = [automation.0.into(), tenant.into(), Arg::timestamp(clock::now()), Arg::jsonb(&details.to_string())];
     let added = as_engine(|| query_one(ADD, &args, |row| row.bool(1))).flatten();
     if added == Some(true) {
         note_change();
@@ -68,11 +70,12 @@ const REMOVE: &str = "
 
 /// Ends the pause for one tenant, or for all. The caller has locked the automation. Returns the tenants that were
 /// paused.
-pub fn remove(automation: i32, tenant: Option<&str>) -> Vec<String> {
-    let mut tenants: Vec<String> = as_engine(|| query(REMOVE, &[automation.into(), tenant.into()], |row| row.text(1)))
-        .into_iter()
-        .flatten()
-        .collect();
+pub fn remove(automation: AutomationId, tenant: Option<&str>) -> Vec<String> {
+    let mut tenants: Vec<String> =
+        as_engine(|| query(REMOVE, &[automation.0.into(), tenant.into()], |row| row.text(1)))
+            .into_iter()
+            .flatten()
+            .collect();
     if !tenants.is_empty() {
         tenants.sort_unstable();
         note_change();

@@ -2,6 +2,7 @@
 use std::cell::Cell;
 use std::collections::HashSet;
 
+use automation_core::ids::{AutomationId, VersionId};
 use pgrx::pg_sys;
 
 use super::wakes::Waiter;
@@ -63,8 +64,8 @@ pub fn insert(rows: &[Timer]) -> bool {
                 Some(pg_sys::Datum::from(row.waiter.run_id)),
                 Some(pg_sys::Datum::from(row.waiter.wait_no)),
                 Some(pg_sys::Datum::from(row.waiter.owner)),
-                Some(pg_sys::Datum::from(row.waiter.automation_id)),
-                Some(pg_sys::Datum::from(row.waiter.version_id)),
+                Some(pg_sys::Datum::from(row.waiter.automation_id.0)),
+                Some(pg_sys::Datum::from(row.waiter.version_id.0)),
                 Some(pg_sys::Datum::from(row.kind.code() as i8)),
             ]
         }),
@@ -157,8 +158,8 @@ fn read(row: &Row<'_>) -> Option<Timer> {
             run_id: row.int8(2)?,
             wait_no: row.int4(3)?,
             owner: row.oid(4)?,
-            automation_id: row.int4(5)?,
-            version_id: row.int4(6)?,
+            automation_id: AutomationId(row.int4(5)?),
+            version_id: VersionId(row.int4(6)?),
         },
         kind: row.char(7).and_then(TimerKind::from_code)?,
     })

@@ -1,6 +1,7 @@
 //! The wake-index: which changes, events, signals and ends of runs may end a wait.
 use std::collections::HashSet;
 
+use automation_core::ids::{AutomationId, VersionId};
 use pgrx::pg_sys;
 
 use crate::pg::append::{append_plain, text_varlena};
@@ -51,8 +52,8 @@ pub struct Waiter {
     pub run_id: i64,
     pub wait_no: i32,
     pub owner: pg_sys::Oid,
-    pub automation_id: i32,
-    pub version_id: i32,
+    pub automation_id: AutomationId,
+    pub version_id: VersionId,
 }
 
 /// A row of the index.
@@ -73,8 +74,8 @@ pub fn insert(rows: &[Wake]) -> bool {
                 Some(pg_sys::Datum::from(row.waiter.run_id)),
                 Some(pg_sys::Datum::from(row.waiter.wait_no)),
                 Some(pg_sys::Datum::from(row.waiter.owner)),
-                Some(pg_sys::Datum::from(row.waiter.automation_id)),
-                Some(pg_sys::Datum::from(row.waiter.version_id)),
+                Some(pg_sys::Datum::from(row.waiter.automation_id.0)),
+                Some(pg_sys::Datum::from(row.waiter.version_id.0)),
                 Some(pg_sys::Datum::from(row.source.code() as i8)),
                 Some(text_varlena(&row.kind)),
                 row.entity_id.as_ref().map(|id| text_varlena(id)),
@@ -140,8 +141,8 @@ pub fn find(keys: &[Key]) -> Vec<(usize, Waiter)> {
             run_id: row.int8(2)?,
             wait_no: row.int4(3)?,
             owner: row.oid(4)?,
-            automation_id: row.int4(5)?,
-            version_id: row.int4(6)?,
+            automation_id: AutomationId(row.int4(5)?),
+            version_id: VersionId(row.int4(6)?),
         };
         Some((row.int8(1)? as usize, waiter))
     };

@@ -199,7 +199,7 @@ impl Courier {
         for answer in answers.into_iter().chain(late) {
             let current = self.flights.get(&answer.id).is_some_and(|flight| flight.message.attempt == answer.attempt);
             if let Some(flight) = self.flights.remove(&answer.id).filter(|_| current) {
-                self.share.give_back(&flight.receiver, i64::from(flight.message.automation_id));
+                self.share.give_back(&flight.receiver, i64::from(flight.message.automation_id.0));
                 self.unrecorded.push(Record::of_answer(flight.message, answer));
                 // A message to be sent again may be the next that is due, and room has become free.
                 self.look_at = Some(0);
@@ -347,7 +347,7 @@ fn claim(share: &mut Share, surroundings: &Surroundings, now: i64, deep: bool) -
                     ready.push((message, receiver, request));
                 }
                 Err(why) => {
-                    share.give_back(&receiver, i64::from(message.automation_id));
+                    share.give_back(&receiver, i64::from(message.automation_id.0));
                     record(&Record::of_refusal(message, why, now), now);
                 }
             }

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 use std::sync::atomic::Ordering;
 
+use automation_core::ids::AutomationId;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
@@ -131,7 +132,7 @@ fn rest(limit: std::time::Duration) {
 /// of several runs, if these can be repeated one by one, get a short time, after which they are repeated so. The commit
 /// that follows is not shown: an interruption would end its wait for a synchronous standby, and the run would have been
 /// committed all the same. Returns the automation of a run alone whose triggers took longer than other runs can wait.
-fn finish_runs(turn: &Turn, can_be_parted: bool) -> Result<Option<i32>, PgError> {
+fn finish_runs(turn: &Turn, can_be_parted: bool) -> Result<Option<AutomationId>, PgError> {
     let began = std::time::Instant::now();
     let shown = turn.only_run.map(running::show_commit);
     let limit = if turn.moved > 1 && can_be_parted { Some(SLICE_MS) } else { gucs::step_timeout_ms() };

@@ -16,6 +16,7 @@ pub mod derive;
 pub mod expr;
 pub mod fairness;
 pub mod gate;
+pub mod ids;
 pub mod lifecycle;
 pub mod machine;
 pub mod order;

@@ -3,6 +3,7 @@
 //! an order stands here.
 use serde::{Deserialize, Serialize};
 
+use crate::ids::{AutomationId, VersionId};
 use crate::machine::JobItem;
 
 /// An order. The word in `do` names the variant.
@@ -13,37 +14,37 @@ pub enum Order {
     Start(Box<Start>),
     /// A schedule is due. The run is queued in the transaction that writes the order, so the order names no run.
     Tick {
-        automation_id: i32,
+        automation_id: AutomationId,
         schedule_id: i64,
         /// The tick's time, in microseconds since 2000-01-01 UTC.
         tick: i64,
     },
     /// The automation is active again: its runs that `on_pause => 'freeze'` has stopped go on.
-    Thaw { automation_id: i32 },
+    Thaw { automation_id: AutomationId },
     /// The kind is watched again: every run that waits for one of its entities evaluates its condition once more.
     Look { kind: String },
     /// Tend a bulk job: rows have ended, or rows can begin.
     Bulk {
         job: i64,
         owner: u32,
-        automation_id: i32,
-        version_id: i32,
+        automation_id: AutomationId,
+        version_id: VersionId,
         /// Tending the job may take long, so it gets a transaction of its own.
         alone: bool,
     },
     /// The first run of a queue has ended: the next one begins.
-    Turn { automation_id: i32, key: String },
+    Turn { automation_id: AutomationId, key: String },
     /// skip_step(): the run goes on without the step that it waits at.
-    Skip { run_id: i64, wait_no: i32, owner: u32, automation_id: i32, version_id: i32 },
+    Skip { run_id: i64, wait_no: i32, owner: u32, automation_id: AutomationId, version_id: VersionId },
     /// A run has ended that ticks of its automation's schedules may have waited for.
-    Freed { automation_id: i32 },
+    Freed { automation_id: AutomationId },
 }
 
 /// Which run to start, and how.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Start {
-    pub automation_id: i32,
-    pub version_id: i32,
+    pub automation_id: AutomationId,
+    pub version_id: VersionId,
     pub run_id: i64,
     /// The trigger that the run is counted with; none for a run started by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
 
     fn start() -> Start {
-        Start { automation_id: 3, version_id: 7, run_id: 9, ..Start::default() }
+        Start { automation_id: AutomationId(3), version_id: VersionId(7), run_id: 9, ..Start::default() }
     }
 
     fn all() -> Vec<Order> {
@@ -166,13 +167,13 @@ mod tests {
             Start { retry: Some(retry), ..start() }.order(),
             Start { row: row(backfill, None), ..start() }.order(),
             Start { row: row(None, of_step), parent: Some(8), ..start() }.order(),
-            Order::Tick { automation_id: 1, schedule_id: 2, tick: 3 },
-            Order::Thaw { automation_id: 1 },
+            Order::Tick { automation_id: AutomationId(1), schedule_id: 2, tick: 3 },
+            Order::Thaw { automation_id: AutomationId(1) },
             Order::Look { kind: "orders".into() },
-            Order::Bulk { job: 1, owner: 2, automation_id: 3, version_id: 4, alone: true },
-            Order::Turn { automation_id: 1, key: "k".into() },
-            Order::Skip { run_id: 1, wait_no: 2, owner: 3, automation_id: 4, version_id: 5 },
-            Order::Freed { automation_id: 1 },
+            Order::Bulk { job: 1, owner: 2, automation_id: AutomationId(3), version_id: VersionId(4), alone: true },
+            Order::Turn { automation_id: AutomationId(1), key: "k".into() },
+            Order::Skip { run_id: 1, wait_no: 2, owner: 3, automation_id: AutomationId(4), version_id: VersionId(5) },
+            Order::Freed { automation_id: AutomationId(1) },
         ]
     }
 

@@ -15,6 +15,7 @@ use automation_core::definition::Mode;
 use automation_core::expr::{Budget, ExprError};
 use automation_core::gate::change::Occurrence;
 use automation_core::gate::{Code, key};
+use automation_core::ids::AutomationId;
 use automation_core::machine::text_of;
 use automation_core::program::Dedup;
 
@@ -212,6 +213,6 @@ fn dedup_key(dedup: &Dedup, run: &Run, scope: &RunScope<'_>) -> Option<String> {
 }
 
 /// The number of the lock on one of an automation's keys.
-pub fn lock_of(automation: i32, key: &str) -> i64 {
+pub fn lock_of(automation: AutomationId, key: &str) -> i64 {
     hash(&[&automation.to_string(), key])
 }

@@ -2,6 +2,7 @@
 use automation_core::expr::Budget;
 use automation_core::gate::key;
 use automation_core::gate::window::Window;
+use automation_core::ids::AutomationId;
 use automation_core::program::Trigger;
 
 use super::Refusal;
@@ -18,7 +19,7 @@ const MOST: u64 = 100;
 /// An occurrence of a trigger with a window.
 pub struct Counted<'a> {
     window: &'a Window,
-    automation_id: i32,
+    automation_id: AutomationId,
     trigger: i64,
     key: String,
     at: Micros,

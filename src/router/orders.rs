@@ -93,19 +93,7 @@ impl Plan {
             mode_key: None,
             tenant: event.tenant.clone(),
         };
-        EndedRun {
-            header,
-            ended_at: self.now,
-            attempt: 0,
-            ending: Ending::Cancelled,
-            reason: Some(reason.to_owned()),
-            error: None,
-            steps: None,
-            output: None,
-            state: None,
-            live: None,
-            abandoned: Vec::new(),
-            item: start.and_then(|start| start.item()),
-        }
+        let item = start.and_then(|start| start.item());
+        EndedRun { item, ..EndedRun::new(header, Ending::Cancelled, Some(reason), self.now) }
     }
 }

@@ -38,18 +38,9 @@ impl Run {
     /// The row of the history for this run.
     pub fn ended(&self, ending: Ending, reason: Option<&str>) -> EndedRun {
         EndedRun {
-            header: self.header.clone(),
-            ended_at: clock::engine_now(),
             attempt: self.attempt,
-            ending,
-            reason: reason.map(str::to_owned),
-            error: None,
-            steps: None,
-            output: None,
-            state: None,
-            live: None,
-            abandoned: Vec::new(),
             item: self.item,
+            ..EndedRun::new(self.header.clone(), ending, reason, clock::engine_now())
         }
     }
 

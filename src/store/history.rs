@@ -38,6 +38,24 @@ pub struct EndedRun {
 has_run_header!(EndedRun);
 
 impl EndedRun {
+    /// A run that ended without a step to show for it.
+    pub fn new(header: RunHeader, ending: Ending, reason: Option<&str>, ended_at: Micros) -> Self {
+        EndedRun {
+            header,
+            ended_at,
+            attempt: 0,
+            ending,
+            reason: reason.map(str::to_owned),
+            error: None,
+            steps: None,
+            output: None,
+            state: None,
+            live: None,
+            abandoned: Vec::new(),
+            item: None,
+        }
+    }
+
     /// Is the run one row of a bulk step, and so a part of a run that is counted itself?
     pub fn is_part(&self) -> bool {
         self.item.is_some() && self.parent.is_some()

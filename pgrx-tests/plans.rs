@@ -3,8 +3,9 @@ use pgrx::prelude::*;
 
 #[pg_schema]
 mod tests {
+    use crate::event_log::events;
     use crate::pg_tests::{run, text};
-    use crate::store::{bulk, bulk_tally, dispatches, dwells, events, gates, live, schedules, timers};
+    use crate::store::{bulk, bulk_tally, dispatches, dwells, gates, live, schedules, timers};
     use pgrx::prelude::*;
 
     /// The plan of a statement of ours, planned as the engine plans it.

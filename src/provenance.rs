@@ -1,12 +1,13 @@
 //! What this process is doing at the moment: the run whose step it executes, if any. Capture stamps it on events.
 use std::cell::RefCell;
 
+use automation_core::ids::RunId;
 use pgrx::pg_sys;
 
 /// The run under way in this process.
 #[derive(Clone, Debug)]
 pub struct RunContext {
-    pub run_id: i64,
+    pub run_id: RunId,
     pub automation: String,
     /// The role whose rights it has.
     pub owner: pg_sys::Oid,
@@ -35,7 +36,7 @@ pub fn enter(run: RunContext) -> Entered {
 }
 
 /// The run under way.
-pub fn run() -> Option<i64> {
+pub fn run() -> Option<RunId> {
     CURRENT.with(|current| current.borrow().as_ref().map(|run| run.run_id))
 }
 
@@ -52,7 +53,7 @@ pub fn automation() -> Option<String> {
 /// Who or what writes now.
 #[derive(Clone, Debug)]
 pub struct Cause {
-    pub run: Option<i64>,
+    pub run: Option<RunId>,
     pub depth: i16,
     pub actor: Option<String>,
     pub role: pg_sys::Oid,

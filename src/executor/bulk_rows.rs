@@ -1,4 +1,5 @@
 //! The rows of a bulk job: read from its query, asked whether they are for the automation, ordered.
+use automation_core::ids::RunId;
 use automation_core::order::{Row, RowOfBackfill, RowOfStep, Start};
 use std::rc::Rc;
 
@@ -64,7 +65,7 @@ pub fn read(job: &Job, is_worker: bool) -> Result<i64, PgError> {
                     Err(LeftOut::TooDeep) => Some(TOO_DEEP.to_vec()),
                     Err(LeftOut::TooLarge) => None,
                 };
-                Item { no: total, run_id: next_id("run_id_seq"), data }
+                Item { no: total, run_id: RunId(next_id("run_id_seq")), data }
             })
             .collect();
         bulk::add_items(job.id, &items);
@@ -124,7 +125,7 @@ pub fn begin(job: &mut Job, quota: i64) -> Result<Begun, String> {
                         bulk::note_error(job.id, error);
                     }
                     let item = JobItem { job: job.id, no: item.no };
-                    passed_over.push(Outcome { item, run_id: 0, status, error });
+                    passed_over.push(Outcome { item, run_id: RunId(0), status, error });
                 }
             }
         }

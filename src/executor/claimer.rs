@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
-use automation_core::ids::AutomationId;
+use automation_core::ids::{AutomationId, RunId};
 use automation_core::sharing::Apart;
 use pgrx::pg_sys;
 
@@ -31,10 +31,10 @@ pub struct Claimer {
     /// Automations with a run that was too slow to share a transaction.
     pub apart: Apart,
     /// Waits armed in the transaction under way, to be looked at once more after its commit.
-    pub armed: Vec<(i64, i32)>,
+    pub armed: Vec<(RunId, i32)>,
     /// Waits (0: the run itself) about which nothing can be said while somebody else holds what they depend on: whatever
     /// named them stays queued.
-    pub unsettled: HashSet<(i64, i32)>,
+    pub unsettled: HashSet<(RunId, i32)>,
     /// Wake-ups that only the sweep found, in the transaction under way.
     pub rescued: i64,
     /// Keys of automations about which a run of the batch has decided something: (automation, key).
@@ -52,7 +52,7 @@ pub struct Claimer {
     /// Dispatches that are not to be tried in this turn: they are tried again later.
     pub put_off: HashSet<i64>,
     /// The run that another executor executes and behind which the dispatch in hand is ordered: it can only restart it.
-    pub behind: Option<i64>,
+    pub behind: Option<RunId>,
     /// A run that another executor executed was ended for one that restarts it: the batch ends, so that this is committed.
     pub restarted: bool,
     /// The bulk jobs whose rows are in the batch.

@@ -15,7 +15,7 @@ mod ticks;
 mod wakes;
 
 use crate::event_log::unread::{Batch, anything_new, next_events};
-use automation_core::ids::AutomationId;
+use automation_core::ids::{AutomationId, RunId};
 use automation_core::order::Order;
 use std::collections::HashMap;
 
@@ -244,7 +244,7 @@ struct Plan {
     refused: HashMap<Refused, i64>,
     /// Which roles have the privileges of which.
     privileges: Privileges,
-    started: Vec<i64>,
+    started: Vec<RunId>,
     tenant_columns: TenantColumns,
     /// Which automations the event, or the view of it, is for that is being matched.
     audience: Audience,
@@ -262,14 +262,14 @@ impl Plan {
         event: &Event,
         trigger_no: i16,
         reason: Reason,
-        run_id: Option<i64>,
+        run_id: Option<RunId>,
     ) -> NewDispatch {
         NewDispatch {
             owner: active.owner,
             id: 0,
             tenant: event.tenant.clone(),
             behind: self.changes_tenant(event),
-            run_id: run_id.unwrap_or_else(|| next_id("run_id_seq")),
+            run_id: run_id.unwrap_or_else(|| RunId(next_id("run_id_seq"))),
             event: Some((event.id, event.occurred_at)),
             created_at: self.now,
             ordering_key: ordering_key(active, event, self.now),

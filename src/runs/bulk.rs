@@ -1,7 +1,7 @@
 //! Bulk jobs as runs and automations begin and end them. The executor that tends a job is in src/executor/bulk.rs.
 use automation_core::bulk::{JobState, Refusal};
 use automation_core::definition::OnPause;
-use automation_core::ids::{AutomationId, VersionId};
+use automation_core::ids::{AutomationId, RunId, VersionId};
 use automation_core::machine::{Kept, Surroundings};
 use automation_core::value::Value;
 use pgrx::pg_sys;
@@ -17,7 +17,7 @@ use crate::store::bulk::{self, Job, NewJob, Step};
 
 /// A run at a step that begins a bulk job.
 pub struct RunOfStep {
-    pub id: i64,
+    pub id: RunId,
     pub owner: pg_sys::Oid,
     pub automation_id: AutomationId,
     pub version_id: VersionId,

@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use automation_core::ids::RunId;
 use automation_core::steady::{Change, Steady};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -100,7 +101,7 @@ struct Conductor {
     /// What the look at the timers in this turn has found.
     timer_found: Option<i64>,
     /// The run up to which the sweep has come.
-    swept_to: i64,
+    swept_to: RunId,
     /// Whether the clock on the wall runs as time passes.
     steady: Steady,
     freeze: Freeze,
@@ -157,7 +158,7 @@ impl Conductor {
             timers_from: store::timers::EVER,
             all_timers_at: 0,
             timer_found: None,
-            swept_to: 0,
+            swept_to: RunId(0),
             steady: Steady::default(),
             freeze: Freeze::default(),
             told: Repeats::default(),
@@ -453,7 +454,7 @@ impl Conductor {
     fn sweep(&mut self, now: i64) {
         if let Some(swept) = janitor::sweep_slice(self.swept_to, now) {
             self.pool.work_for(&swept.owners, usize::MAX, now);
-            self.swept_to = swept.last.unwrap_or(0);
+            self.swept_to = swept.last.unwrap_or_default();
         }
     }
 

@@ -3,6 +3,7 @@
 use std::ffi::CString;
 
 use automation_core::expr::{ExprError, ExprErrorKind};
+use automation_core::ids::RunId;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -94,7 +95,7 @@ impl EngineError {
         Self::new(PgSqlErrorCode::ERRCODE_AMBIGUOUS_FUNCTION, message)
     }
 
-    pub fn unknown_run(id: i64) -> Self {
+    pub fn unknown_run(id: RunId) -> Self {
         Self::new(PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT, format!("run {id} does not exist"))
             .hint("List the runs you may see with: SELECT id, automation, status FROM automation.runs.")
     }

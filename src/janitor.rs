@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use automation_core::ids::RunId;
+
 use crate::event_log::cursor;
 use crate::gucs;
 use crate::pg::catch::PgError;
@@ -169,7 +171,7 @@ const OLD: i64 = 5 * 60 * 1_000_000;
 
 /// Has the next slice of old waits looked at once more. None if too many dispatches are queued already, or the look
 /// failed.
-pub fn sweep_slice(after: i64, now: i64) -> Option<Swept> {
+pub fn sweep_slice(after: RunId, now: i64) -> Option<Swept> {
     let mut swept = None;
     chore("sweep", || {
         if !dispatches::is_long() {
@@ -181,7 +183,7 @@ pub fn sweep_slice(after: i64, now: i64) -> Option<Swept> {
 
 /// Has every wait looked at once more. Returns how many runs that are.
 pub fn sweep_all() -> usize {
-    let (mut after, mut runs) = (0, 0);
+    let (mut after, mut runs) = (RunId(0), 0);
     for job in bulk::open() {
         crate::runs::bulk_item::nudge(job.waiter(), true);
     }

@@ -2,12 +2,13 @@
 //! events.
 use std::cell::RefCell;
 
+use automation_core::ids::RunId;
 use pgrx::pg_sys;
 
 /// The run under way in this process.
 #[derive(Clone, Debug)]
 pub struct RunContext {
-    pub run_id: i64,
+    pub run_id: RunId,
     pub automation: String,
     /// The role whose rights it has.
     pub owner: pg_sys::Oid,
@@ -36,7 +37,7 @@ pub fn enter(run: RunContext) -> Entered {
 }
 
 /// The run under way.
-pub fn run() -> Option<i64> {
+pub fn run() -> Option<RunId> {
     CURRENT.with(|current| current.borrow().as_ref().map(|run| run.run_id))
 }
 
@@ -53,7 +54,7 @@ pub fn automation() -> Option<String> {
 /// The cause of an event: the run, its depth, and the actor and role that write.
 #[derive(Clone, Debug)]
 pub struct Cause {
-    pub run: Option<i64>,
+    pub run: Option<RunId>,
     pub depth: i16,
     pub actor: Option<String>,
     pub role: pg_sys::Oid,

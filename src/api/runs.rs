@@ -7,6 +7,7 @@ use pgrx::prelude::*;
 use automation_core::check;
 use automation_core::condition::Condition;
 use automation_core::expr::{Budget, FixedScope};
+use automation_core::ids::RunId;
 use automation_core::value::Value;
 
 use crate::definitions::by_name::Named;
@@ -30,14 +31,14 @@ fn start_run(
     let tenant = tenant.as_deref();
     let (Some(name), Some(payload)) = (name, payload) else { return Ok(None) };
     let named = Named { function: "start_run", name, tenant };
-    order(&named, &payload.0.to_string(), None).map(Some).or_report()
+    order(&named, &payload.0.to_string(), None).map(|run| Some(run.0)).or_report()
 }
 
 /// Cancels a run that has not ended, with the runs it waits for; of one that executes, the statement under way is
 /// interrupted and its effects are rolled back. True if this call did it.
 #[pg_extern]
 fn cancel_run(id: i64) -> Result<bool, ErrorReport> {
-    cancel(id).or_report()
+    cancel(RunId(id)).or_report()
 }
 
 /// Cancels every run of yours, executing, waiting or queued, for which a condition over `run` holds. Returns how many.

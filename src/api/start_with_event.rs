@@ -1,4 +1,5 @@
 //! Starting a run as if an event had happened (R001-52): an event of the same shape, and the same one twice is one run.
+use automation_core::ids::RunId;
 use automation_core::order::Start;
 use std::rc::Rc;
 
@@ -73,9 +74,9 @@ fn start(named: &Named<'_>, given: &Json) -> EngineResult<i64> {
     let fingerprint = format!("{} {same}", known.id);
     let (first, key) = events::claim_fingerprint(tenant, &topic, &fingerprint, clock::engine_now(), SAME_FOR);
     if let Some(run) = (first != 0).then(|| run_of(first)).flatten() {
-        return Ok(run);
+        return Ok(run.0);
     }
-    let run_id = next_id("run_id_seq");
+    let run_id = RunId(next_id("run_id_seq"));
     let start = Start {
         automation_id: known.id,
         version_id: known.version_id,
@@ -87,11 +88,11 @@ fn start(named: &Named<'_>, given: &Json) -> EngineResult<i64> {
     };
     let placed = place(name, tenant, start, None);
     events::name_dedup(tenant, &topic, &key, placed);
-    Ok(run_id)
+    Ok(run_id.0)
 }
 
 /// The run that an order started.
-fn run_of(order: i64) -> Option<i64> {
+fn run_of(order: i64) -> Option<RunId> {
     Some(events::one(order)?.start()?.run_id)
 }
 

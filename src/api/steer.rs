@@ -1,6 +1,6 @@
 //! Steering runs that wait or have failed: signals, retries, skipped steps, dead letters.
 use crate::event_log::events::append_move;
-use automation_core::ids::AutomationId;
+use automation_core::ids::{AutomationId, RunId};
 use automation_core::order::{Order, Retry, Start};
 use automation_core::run_state::Pause;
 use std::rc::Rc;
@@ -70,10 +70,14 @@ fn send(name: &str, payload: &serde_json::Value, key: Option<&str>, tenant: Opti
 #[pg_extern]
 fn skip_step(run_id: Option<i64>, step: default!(Option<Text>, "NULL")) -> Result<i64, ErrorReport> {
     let step = step.as_deref();
-    run_id.ok_or_else(|| EngineError::null_argument("run_id")).and_then(|run_id| skip(run_id, step)).or_report()
+    run_id
+        .ok_or_else(|| EngineError::null_argument("run_id"))
+        .and_then(|run_id| skip(RunId(run_id), step))
+        .map(|run| run.0)
+        .or_report()
 }
 
-fn skip(run_id: i64, step: Option<&str>) -> EngineResult<i64> {
+fn skip(run_id: RunId, step: Option<&str>) -> EngineResult<RunId> {
     let Some(run) = live::wait_for(run_id) else { return again(run_id, step, true) };
     if !identity::has_role(identity::current_user(), run.owner) {
         return Err(EngineError::unknown_run(run_id));
@@ -116,10 +120,13 @@ fn tenant_of(automation: AutomationId) -> Option<String> {
 #[pg_extern]
 fn retry_run(id: Option<i64>, from_step: default!(Option<Text>, "NULL")) -> Result<i64, ErrorReport> {
     let from_step = from_step.as_deref();
-    id.ok_or_else(|| EngineError::null_argument("id")).and_then(|id| again(id, from_step, false)).or_report()
+    id.ok_or_else(|| EngineError::null_argument("id"))
+        .and_then(|id| again(RunId(id), from_step, false))
+        .map(|run| run.0)
+        .or_report()
 }
 
-fn again(id: i64, from_step: Option<&str>, skip: bool) -> EngineResult<i64> {
+fn again(id: RunId, from_step: Option<&str>, skip: bool) -> EngineResult<RunId> {
     let what = if skip { "skip a step of" } else { "retry" };
     let user = identity::current_user();
     let Some(run) = runs::ended(id).filter(|run| identity::has_role(user, run.owner)) else {
@@ -159,7 +166,7 @@ fn again(id: i64, from_step: Option<&str>, skip: bool) -> EngineResult<i64> {
 }
 
 /// Can the run go on at this step?
-fn check_place(id: i64, run: &FailedRun, step: &str) -> EngineResult<()> {
+fn check_place(id: RunId, run: &FailedRun, step: &str) -> EngineResult<()> {
     versions::load(std::iter::once(run.version_id));
     let version = versions::get(run.version_id).map_err(EngineError::bug)?;
     let kept: Option<State> = run.state.as_deref().and_then(|text| serde_json::from_str(text).ok());
@@ -180,7 +187,7 @@ fn check_place(id: i64, run: &FailedRun, step: &str) -> EngineResult<()> {
 }
 
 /// Notes that run `run_id` repeats run `id`, unless another run does so already.
-fn claim_retry(id: i64, run: &FailedRun, run_id: i64, what: &str) -> EngineResult<()> {
+fn claim_retry(id: RunId, run: &FailedRun, run_id: RunId, what: &str) -> EngineResult<()> {
     retries::give_way(id);
     if retries::note(run_id, id) {
         return Ok(());
@@ -207,7 +214,7 @@ fn claim_retry(id: i64, run: &FailedRun, run_id: i64, what: &str) -> EngineResul
     })
 }
 
-fn order_again(id: i64, run: &FailedRun, from_step: Option<&str>, skip: bool) -> EngineResult<i64> {
+fn order_again(id: RunId, run: &FailedRun, from_step: Option<&str>, skip: bool) -> EngineResult<RunId> {
     if run.automation_status != "active" {
         return Err(EngineError::wrong_state(format!("cannot retry run {id}"))
             .detail(format!("Its automation \"{}\" is {}.", run.automation, run.automation_status)));
@@ -221,7 +228,7 @@ fn order_again(id: i64, run: &FailedRun, from_step: Option<&str>, skip: bool) ->
     })?;
     let event = event.ordered().unwrap_or(event);
     let event = on_its_topic(run, event);
-    let run_id = next_id("run_id_seq");
+    let run_id = RunId(next_id("run_id_seq"));
     claim_retry(id, run, run_id, if skip { "skip a step of" } else { "retry" })?;
     let start = Start {
         automation_id: run.automation_id,
@@ -278,7 +285,7 @@ fn redrive_letter(id: i64) -> EngineResult<i64> {
         return Ok(delivery);
     }
     let new = match letter.run_id.and_then(|run| runs::ended(run).map(|found| (run, found))) {
-        Some((run, found)) => order_again(run, &found, None, false)?,
+        Some((run, found)) => order_again(run, &found, None, false)?.0,
         None => {
             let Some(event) = letter.event_id.and_then(events::one) else {
                 return Err(EngineError::wrong_state(format!("cannot redrive dead letter {id}"))

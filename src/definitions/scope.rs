@@ -131,7 +131,7 @@ impl<'a> EventScope<'a> {
             "tenant" => text(event.tenant.as_deref()),
             "truncated" => Value::Bool(event.truncated),
             "depth" => Value::int(i64::from(event.depth)),
-            "cause_run" => event.cause_run.map_or(Value::Null, Value::int),
+            "cause_run" => event.cause_run.map_or(Value::Null, |run| Value::int(run.0)),
             "occurred_at" => Value::Time(instant(event.occurred_at)),
             _ => return Ok(None),
         }))

@@ -3,6 +3,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use automation_core::ids::RunId;
 use automation_core::order::{Order, Start};
 use automation_core::topic::engine;
 use pgrx::pg_sys;
@@ -176,7 +177,7 @@ pub fn buffer_event(event: &NewEvent<'_>, command: pg_sys::CommandId) {
         Some(pg_sys::Datum::from(at)),
         // set in the first of each group when it is inserted
         Some(pg_sys::Datum::from(0i32)),
-        cause.run.map(pg_sys::Datum::from),
+        cause.run.map(|run| pg_sys::Datum::from(run.0)),
         event.relation.map(pg_sys::Datum::from),
         Some(pg_sys::Datum::from(event.role.unwrap_or(cause.role))),
         Some(pg_sys::Datum::from(cause.depth)),
@@ -270,7 +271,7 @@ pub struct Event {
     pub id: i64,
     pub xid: u64,
     pub occurred_at: Micros,
-    pub cause_run: Option<i64>,
+    pub cause_run: Option<RunId>,
     pub relation: Option<pg_sys::Oid>,
     pub role: pg_sys::Oid,
     pub depth: i16,
@@ -316,7 +317,7 @@ impl Event {
             id,
             xid: row.int8(column(1)).unwrap_or_default() as u64,
             occurred_at: row.int8(column(2)).unwrap_or_default(),
-            cause_run: row.int8(column(3)),
+            cause_run: row.int8(column(3)).map(RunId),
             relation: row.oid(column(4)),
             role: row.oid(column(5)).unwrap_or(pg_sys::InvalidOid),
             depth: row.int2(column(6)).unwrap_or_default(),
@@ -371,7 +372,7 @@ impl Event {
             id: json["id"].as_i64()?,
             xid: json["xid"].as_u64()?,
             occurred_at: json["occurred_at"].as_i64()?,
-            cause_run: json["cause_run"].as_i64(),
+            cause_run: json["cause_run"].as_i64().map(RunId),
             relation: oid("relation"),
             role: oid("role")?,
             depth: json["depth"].as_i64()? as i16,

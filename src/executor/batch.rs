@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Instant;
 
+use automation_core::ids::RunId;
 use pgrx::pg_sys;
 
 use super::cancelled::Cancelled;
@@ -117,19 +118,19 @@ pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
 
 /// Evaluates once more the waits that this claimer has armed, in a snapshot taken after the commit that armed them. A
 /// wait that cannot be evaluated now keeps its timer, with which the conductor queues it again.
-pub fn look_at_armed(claimer: &mut Claimer, armed: &[(i64, i32)]) -> Turn {
+pub fn look_at_armed(claimer: &mut Claimer, armed: &[(RunId, i32)]) -> Turn {
     let mut batch = Batch::default();
     claimer.begin();
     claimer.shares = claimer.is_worker && armed.len() > 1;
-    let mut nudges: HashMap<i64, Vec<Nudge>> = HashMap::new();
+    let mut nudges: HashMap<RunId, Vec<Nudge>> = HashMap::new();
     for (run, wait_no) in armed {
         let nudge = Nudge { wait_no: *wait_no, reason: Reason::Arm, event: None };
         nudges.entry(*run).or_default().push(nudge);
     }
-    let mut runs: Vec<i64> = nudges.keys().copied().collect();
+    let mut runs: Vec<RunId> = nudges.keys().copied().collect();
     runs.sort_unstable();
     for live in live::lock(&runs) {
-        if claimer.is_worker && running::is_wanted(live.id) {
+        if claimer.is_worker && running::is_wanted(live.id.0) {
             continue;
         }
         if claimer.is_worker {
@@ -160,7 +161,7 @@ struct Batch {
     ended: Vec<EndedRun>,
     suspended: Vec<Suspension>,
     /// Waits that were evaluated once more after the commit that armed them.
-    disarmed: Vec<(i64, i32)>,
+    disarmed: Vec<(RunId, i32)>,
     done: Vec<i64>,
     undone: Vec<i64>,
     turn: Turn,
@@ -170,15 +171,15 @@ struct Batch {
 
 /// The runs that a window of dispatches wakes.
 struct Woken {
-    runs: HashMap<i64, LiveRun>,
+    runs: HashMap<RunId, LiveRun>,
     /// Runs that other transactions have locked.
-    held: HashSet<i64>,
-    nudges: HashMap<i64, Vec<Nudge>>,
+    held: HashSet<RunId>,
+    nudges: HashMap<RunId, Vec<Nudge>>,
 }
 
 impl Woken {
     /// One wake-up of a run must wait: all wake-ups of a run are evaluated together, so they wait together.
-    fn hold_back(&mut self, run: i64) {
+    fn hold_back(&mut self, run: RunId) {
         if let Some(run) = self.runs.remove(&run) {
             self.held.insert(run.id);
         }
@@ -186,20 +187,20 @@ impl Woken {
 
     /// Locks the runs that are to be woken.
     fn lock(claimed: &[Dispatch], events: &HashMap<i64, Rc<Event>>) -> Woken {
-        let mut nudges: HashMap<i64, Vec<Nudge>> = HashMap::new();
+        let mut nudges: HashMap<RunId, Vec<Nudge>> = HashMap::new();
         for dispatch in claimed.iter().filter(|dispatch| dispatch.reason.wakes()) {
             let event = dispatch.cause.and_then(|(id, _)| events.get(&id));
             let event = event.map(|event| event.on_topic(dispatch.topic.as_deref()));
             let nudge = Nudge { wait_no: dispatch.wait_no, reason: dispatch.reason, event };
             nudges.entry(dispatch.run_id).or_default().push(nudge);
         }
-        let mut ids: Vec<i64> = nudges.keys().copied().collect();
+        let mut ids: Vec<RunId> = nudges.keys().copied().collect();
         if ids.is_empty() {
             return Woken { runs: HashMap::new(), held: HashSet::new(), nudges };
         }
         ids.sort_unstable();
-        let runs: HashMap<i64, LiveRun> = live::lock(&ids).into_iter().map(|run| (run.id, run)).collect();
-        let missing: Vec<i64> = ids.into_iter().filter(|id| !runs.contains_key(id)).collect();
+        let runs: HashMap<RunId, LiveRun> = live::lock(&ids).into_iter().map(|run| (run.id, run)).collect();
+        let missing: Vec<RunId> = ids.into_iter().filter(|id| !runs.contains_key(id)).collect();
         Woken { runs, held: live::existing(&missing).into_iter().collect(), nudges }
     }
 }
@@ -305,7 +306,7 @@ impl Batch {
             || window.woken.held.contains(&dispatch.run_id)
             || window.cancelled.undecided.contains(&dispatch.run_id)
             // A session that cancels the run waits for the lock on its row.
-            || claimer.is_worker && running::is_wanted(dispatch.run_id)
+            || claimer.is_worker && running::is_wanted(dispatch.run_id.0)
             || claimer.is_worker && running::is_wanted(running::all_of(dispatch.automation_id));
         let late =
             self.failed || claimer.restarted || !self.done.is_empty() && clock::now() - window.begun > TIME_SLICE;
@@ -337,7 +338,7 @@ impl Batch {
         }
         let outcome = match dispatch.reason {
             // The first time that a job is tended covers the other orders to tend it in this batch.
-            Reason::Bulk if !window.tended.insert(dispatch.run_id) => Outcome::Stays,
+            Reason::Bulk if !window.tended.insert(dispatch.run_id.0) => Outcome::Stays,
             Reason::Bulk => tend(claimer, dispatch),
             Reason::Manual if window.cancelled.runs.contains(&dispatch.run_id) => {
                 let event = window.events.get(&dispatch.event_id);
@@ -375,7 +376,7 @@ impl Batch {
         };
         self.turn.only_run = moved.map(|(run, automation, item, key)| {
             let key = key.as_ref().map(|key| gates::lock_of(automation, key));
-            Task { run, automation, job: item.map(|item| item.job), key }
+            Task { run: run.0, automation, job: item.map(|item| item.job), key }
         });
         self.turn.failed = self.ended.iter().filter(|run| run.ending == Ending::Failed).count();
         write::write(claimer, &self.ended, &self.suspended, &self.disarmed, &self.done);
@@ -426,7 +427,7 @@ fn tend(claimer: &mut Claimer, dispatch: &Dispatch) -> Outcome {
     if dispatch.attempt > MAX_CRASHES {
         let error = crashed(dispatch);
         dead_letter(dispatch, claimer.owner, "crashed_server", &error);
-        bulk::give_up(dispatch.run_id, &error);
+        bulk::give_up(dispatch.run_id.0, &error);
     } else {
         bulk::tend(claimer, dispatch);
     }
@@ -471,7 +472,7 @@ pub fn fail(claimer: &mut Claimer, dispatch_id: i64, reason: &'static str, error
     batch_state::begin();
     let Some(dispatch) = dispatches::one(claimer.owner, dispatch_id) else { return };
     if dispatch.reason == Reason::Bulk {
-        bulk::give_up(dispatch.run_id, error);
+        bulk::give_up(dispatch.run_id.0, error);
         return write::write(claimer, &[], &[], &[], &[dispatch_id]);
     }
     let ended = if dispatch.reason.starts() {

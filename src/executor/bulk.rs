@@ -7,6 +7,7 @@
 use crate::runs::in_hand;
 use crate::signal::running::{self, Task};
 use automation_core::bulk::{self as decide, JobState};
+use automation_core::ids::RunId;
 
 use super::bulk_rows::{self, Begun};
 use super::claimer::Claimer;
@@ -64,8 +65,8 @@ pub fn takes_long(dispatch: &Dispatch) -> bool {
 
 /// Tends a job.
 pub fn tend(claimer: &mut Claimer, dispatch: &Dispatch) {
-    let id = dispatch.run_id;
-    if claimer.unsettled.contains(&(id, dispatch.wait_no)) {
+    let id = dispatch.run_id.0;
+    if claimer.unsettled.contains(&(dispatch.run_id, dispatch.wait_no)) {
         // Earlier in this turn another executor held the job: this order stays queued, like the first one.
         return;
     }
@@ -74,7 +75,7 @@ pub fn tend(claimer: &mut Claimer, dispatch: &Dispatch) {
     let Some(job) = bulk::find(id).filter(|job| !job.state.is_over()) else { return };
     if job.state == JobState::Querying {
         if standing(claimer, id) == Standing::Undecided {
-            claimer.unsettled.insert((id, dispatch.wait_no));
+            claimer.unsettled.insert((dispatch.run_id, dispatch.wait_no));
             return;
         }
         load(&job, claimer.is_worker);
@@ -82,7 +83,7 @@ pub fn tend(claimer: &mut Claimer, dispatch: &Dispatch) {
     let Some(mut job) = bulk::lock(id) else {
         if bulk::find(id).is_some_and(|job| !job.state.is_over()) {
             // Another executor tends the job, and began before the change that this order is about.
-            claimer.unsettled.insert((id, dispatch.wait_no));
+            claimer.unsettled.insert((dispatch.run_id, dispatch.wait_no));
         }
         return;
     };
@@ -201,7 +202,7 @@ fn cancel_rows(job: &mut Job, now: Micros) {
         let under_way = bulk::under_way(job.id, job.counts.issued, CANCEL_SLICE);
         // Rows of this batch have ended already; their end is written when the batch ends.
         for run in under_way.into_iter().filter(|run| !in_hand::contains(*run)) {
-            cancel_abandoned(run);
+            cancel_abandoned(run.0);
         }
         take_in(job, now);
     }
@@ -220,7 +221,7 @@ fn enter(job: &Job) -> Option<provenance::Entered> {
 /// Reports the end of a job, once: in the transaction in which it ends.
 fn finish(job: &Job, now: Micros) {
     bulk::finish(job.id, now);
-    timers::delete(&[(job.id, 0)]);
+    timers::delete(&[(RunId(job.id), 0)]);
     let counts = &job.counts;
     let payload = serde_json::json!({
         "job": job.id,

@@ -1,5 +1,6 @@
 //! The rows of a bulk job: reads them from its query, checks whether they are for the automation, and orders their
 //! runs.
+use automation_core::ids::RunId;
 use automation_core::order::{Row, RowOfBackfill, RowOfStep, Start};
 use std::rc::Rc;
 
@@ -66,7 +67,7 @@ pub fn read(job: &Job, is_worker: bool) -> Result<i64, PgError> {
                     Err(LeftOut::TooDeep) => Some(TOO_DEEP.to_vec()),
                     Err(LeftOut::TooLarge) => None,
                 };
-                Item { no: total, run_id: next_id("run_id_seq"), data }
+                Item { no: total, run_id: RunId(next_id("run_id_seq")), data }
             })
             .collect();
         bulk::add_items(job.id, &items);
@@ -126,7 +127,7 @@ pub fn begin(job: &mut Job, quota: i64) -> Result<Begun, String> {
                         bulk::note_error(job.id, error);
                     }
                     let item = JobItem { job: job.id, no: item.no };
-                    passed_over.push(Outcome { item, run_id: 0, status, error });
+                    passed_over.push(Outcome { item, run_id: RunId(0), status, error });
                 }
             }
         }

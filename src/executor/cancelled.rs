@@ -2,6 +2,8 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use automation_core::ids::RunId;
+
 use super::bulk::{self, Standing};
 use super::claimer::Claimer;
 use crate::event_log::events::Event;
@@ -17,9 +19,9 @@ use crate::store::live::LiveRun;
 #[derive(Default)]
 pub struct Cancelled {
     /// Runs whose cancellation is committed.
-    pub runs: HashSet<i64>,
+    pub runs: HashSet<RunId>,
     /// Runs whose cancelling transaction is still open; they stay queued until it ends.
-    pub undecided: HashSet<i64>,
+    pub undecided: HashSet<RunId>,
 }
 
 impl Cancelled {
@@ -34,12 +36,12 @@ impl Cancelled {
             claimed.iter().filter(|dispatch| dispatch.reason == Reason::Manual).map(|dispatch| dispatch.run_id);
         // The locks are tested before the requests are read: the request of a transaction that ends in between is
         // found, or its run counts as undecided.
-        let (free, undecided): (Vec<i64>, Vec<i64>) = ordered.partition(|run| key_lock::is_free(Sort::Run, *run));
+        let (free, undecided): (Vec<RunId>, Vec<RunId>) = ordered.partition(|run| key_lock::is_free(Sort::Run, run.0));
         let manual = claimed.iter().filter(|dispatch| dispatch.reason == Reason::Manual);
         let begun = manual.filter_map(|dispatch| Some((dispatch.run_id, row_of(events.get(&dispatch.event_id)?)?)));
         let rows = begun.chain(live.filter_map(|run| Some((run.id, job_of(run)?))));
         let undecided_rows = rows.filter(|(_, job)| bulk::standing(claimer, *job) == Standing::Undecided);
-        let undecided_rows: Vec<i64> = undecided_rows.map(|(run, _)| run).collect();
+        let undecided_rows: Vec<RunId> = undecided_rows.map(|(run, _)| run).collect();
         Cancelled {
             runs: identity::as_engine(|| store::runs::take_cancelled(&free)).into_iter().collect(),
             undecided: undecided.into_iter().chain(undecided_rows).collect(),

@@ -2,6 +2,7 @@
 //! a step of a kind has, and with which values.
 #![allow(unsafe_code)]
 use automation_core::expr::{ExprError, Scope};
+use automation_core::ids::RunId;
 use automation_core::machine::Machine;
 use automation_core::steps::Effects;
 use automation_core::template::SqlTemplate;
@@ -106,7 +107,7 @@ impl Effects for Performing<'_> {
         webhook::order(self.run, &self.version.program.steps[self.place].id, message, scope)
     }
 
-    fn start_run(&mut self, automation: &str, payload: &Value) -> Result<i64, PgError> {
+    fn start_run(&mut self, automation: &str, payload: &Value) -> Result<RunId, PgError> {
         crate::runs::order::start_child(automation, &payload.to_json(), self.run.id)
     }
 

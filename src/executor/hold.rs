@@ -6,6 +6,7 @@
 //! are evaluated.
 use crate::runs::holds::remove;
 use crate::runs::run::of_dwell;
+use automation_core::ids::RunId;
 use automation_core::order::Start;
 use std::rc::Rc;
 
@@ -397,7 +398,7 @@ fn not_readable(error: Unreadable) -> Why {
     why(Code::HoldBroken, "the change that began the hold can be read", &ExprError::from(error).message)
 }
 
-fn set_timer(run_id: i64, due_at: Micros, run: &Run) {
+fn set_timer(run_id: RunId, due_at: Micros, run: &Run) {
     let waiter =
         Waiter { run_id, wait_no: 0, owner: run.owner, automation_id: run.automation_id, version_id: run.version_id };
     identity::as_engine(|| timers::insert(&[Timer { due_at, waiter, kind: TimerKind::Held }]));

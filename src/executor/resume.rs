@@ -142,7 +142,7 @@ impl TakenUp {
     fn wake(self, claimer: &mut Claimer, event: &Event, nudges: &[Nudge]) -> Outcome {
         let TakenUp { live, run, version, state, its_turn } = self;
         let world = run.scope(&version, event);
-        let mut machine = Machine::new(&version.program, state, run.id as u64, run.key.clone());
+        let mut machine = Machine::new(&version.program, state, run.id.0 as u64, run.key.clone());
         let looked = if its_turn {
             Looked { moved: true, in_vain: Vec::new() }
         } else {

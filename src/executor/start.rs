@@ -154,7 +154,7 @@ pub fn first_walk(
 ) -> Outcome {
     let world = run.scope(version, event);
     let state = bulk_item::begin(version, ordered, order).unwrap_or_else(|| resume_point(version, order));
-    let mut machine = Machine::new(&version.program, state, run.id as u64, run.key.clone());
+    let mut machine = Machine::new(&version.program, state, run.id.0 as u64, run.key.clone());
     machine.belongs_to(run.item);
     if order.retry.as_ref().is_some_and(|retry| retry.skip) {
         machine.pass_over();

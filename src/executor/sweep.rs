@@ -115,7 +115,7 @@ fn missing_wakes(live: &LiveRun, machine: &Machine<'_>, waits: &[Wait], world: &
 fn is_fulfilled(live: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunScope<'_>) -> bool {
     match &wait.what {
         WaitFor::Until => {
-            let mut trial = Machine::new(machine.program(), machine.state.clone(), live.id as u64, live.key.clone());
+            let mut trial = Machine::new(machine.program(), machine.state.clone(), live.id.0 as u64, live.key.clone());
             trial.wake(wait.no, Cause::Look, world) == Woke::Moved
         }
         WaitFor::Signal { name, key } => signals::is_there(name, key.as_deref(), live.owner, live.tenant.as_deref()),

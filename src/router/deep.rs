@@ -2,7 +2,7 @@
 //! many runs again.
 use automation_core::gate::apart;
 use automation_core::gate::hot::Chain;
-use automation_core::ids::AutomationId;
+use automation_core::ids::{AutomationId, RunId};
 use pgrx::pg_sys;
 
 use super::Plan;
@@ -28,7 +28,7 @@ pub(super) struct Cut {
     name: String,
     /// The tenant, if a shared automation is to be paused for this tenant only.
     tenant: Option<String>,
-    cause: i64,
+    cause: RunId,
     event_id: i64,
     chain: Chain,
     /// The run to be recorded if the chain is a loop; it gets its id then.
@@ -45,8 +45,14 @@ impl Plan {
             return;
         }
         let hot = trigger_no.map(|trigger_no| {
-            let mut hot =
-                self.not_started(event, 0, active.automation_id, active.version_id, active.owner, "chain_too_deep");
+            let mut hot = self.not_started(
+                event,
+                RunId(0),
+                active.automation_id,
+                active.version_id,
+                active.owner,
+                "chain_too_deep",
+            );
             hot.ending = Ending::Hot;
             hot.trigger_no = trigger_no;
             hot
@@ -79,7 +85,7 @@ impl Plan {
             if !locked || !pause_by_system("system:hot-flow", cut.automation_id, tenant, &details) {
                 continue;
             }
-            let run_id = cut.hot.as_ref().map(|_| next_id("run_id_seq"));
+            let run_id = cut.hot.as_ref().map(|_| RunId(next_id("run_id_seq")));
             self.ended.extend(cut.hot.zip(run_id).map(|(mut hot, id)| {
                 hot.id = id;
                 hot

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use automation_core::gate::key;
+use automation_core::ids::RunId;
 use automation_core::program::Trigger;
 
 use super::definitions::{Active, Definitions};
@@ -80,7 +81,7 @@ impl Plan {
             id: 0,
             tenant: event.tenant.clone(),
             behind: self.changes_tenant(event),
-            run_id: 0,
+            run_id: RunId(0),
             event: None,
             created_at: self.now,
             ordering_key: Some(ordering_key),

@@ -15,7 +15,7 @@ mod ticks;
 mod wakes;
 
 use crate::event_log::unread::{Batch, anything_new, next_events};
-use automation_core::ids::AutomationId;
+use automation_core::ids::{AutomationId, RunId};
 use automation_core::order::Order;
 use std::collections::HashMap;
 
@@ -250,7 +250,7 @@ struct Plan {
     refused: HashMap<Refused, i64>,
     /// Cached answers to whether one role has the privileges of another.
     privileges: Privileges,
-    started: Vec<i64>,
+    started: Vec<RunId>,
     tenant_columns: TenantColumns,
     /// The automations that the event, or the view of it, being matched is for.
     audience: Audience,
@@ -268,14 +268,14 @@ impl Plan {
         event: &Event,
         trigger_no: i16,
         reason: Reason,
-        run_id: Option<i64>,
+        run_id: Option<RunId>,
     ) -> NewDispatch {
         NewDispatch {
             owner: active.owner,
             id: 0,
             tenant: event.tenant.clone(),
             behind: self.changes_tenant(event),
-            run_id: run_id.unwrap_or_else(|| next_id("run_id_seq")),
+            run_id: run_id.unwrap_or_else(|| RunId(next_id("run_id_seq"))),
             event: Some((event.id, event.occurred_at)),
             created_at: self.now,
             ordering_key: ordering_key(active, event, self.now),

@@ -1,7 +1,7 @@
 //! Queues runs that are started by an order in the log instead of by a trigger: start_run(), retry_run(), a step `run`,
 //! the rows of a bulk job.
 use automation_core::gate::Code;
-use automation_core::ids::{AutomationId, VersionId};
+use automation_core::ids::{AutomationId, RunId, VersionId};
 use pgrx::pg_sys;
 
 use super::definitions::Definitions;
@@ -69,7 +69,7 @@ impl Plan {
     pub(super) fn not_started(
         &self,
         event: &Event,
-        run_id: i64,
+        run_id: RunId,
         automation_id: AutomationId,
         version_id: VersionId,
         owner: pg_sys::Oid,

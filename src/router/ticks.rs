@@ -2,7 +2,7 @@
 //! schedule is locked meanwhile, so only one router at a time decides its ticks; the record of ticks ensures besides
 //! that none fires twice.
 use automation_core::expr::Budget;
-use automation_core::ids::AutomationId;
+use automation_core::ids::{AutomationId, RunId};
 use automation_core::order::Order;
 use automation_core::schedule::{Due, Overlap, TickEntry, zone_data};
 use automation_core::value::Timestamp;
@@ -118,7 +118,7 @@ impl Plan {
             if under_way {
                 break;
             }
-            let run = next_id("run_id_seq");
+            let run = RunId(next_id("run_id_seq"));
             if schedules::start_waiting(subject.row.id, waited.tick, run) {
                 let event = self.tick_event(subject, instant(waited.tick), waited.made_up, waited.missed);
                 self.start_tick(subject, event, run);
@@ -163,7 +163,7 @@ impl Plan {
             let tick_as = |status| NewTick { made_up, missed, ..NewTick::new(status) };
             match entry {
                 TickEntry::Start => {
-                    let run_id = Some(next_id("run_id_seq"));
+                    let run_id = Some(RunId(next_id("run_id_seq")));
                     let started = NewTick { run_id, ..tick_as("started") };
                     if let (true, Some(run)) = (record(subject, tick, started), run_id) {
                         self.start_tick(subject, event, run);
@@ -251,7 +251,7 @@ impl Plan {
         }
     }
 
-    fn start_tick(&mut self, subject: &mut Subject<'_>, mut event: Event, run: i64) {
+    fn start_tick(&mut self, subject: &mut Subject<'_>, mut event: Event, run: RunId) {
         event.id = append_event(&NewEvent {
             op: Some(event.op),
             topic: event.topic.as_deref(),

@@ -2,6 +2,7 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use automation_core::ids::RunId;
 use automation_core::order::Order;
 use automation_core::topic::engine::hears;
 use automation_core::wake_key::wake_key;
@@ -54,8 +55,8 @@ pub fn due_timers(limit: i64, by: Micros, held: bool, only_for: Option<pg_sys::O
         TimerKind::Bulk => Reason::Bulk,
     };
     let taken = timers::take_due(clock::set_clock().unwrap_or(by), limit, only_for, held);
-    let held: Vec<i64> = taken.iter().filter(|t| t.kind == TimerKind::Held).map(|t| t.waiter.run_id).collect();
-    let keys: HashMap<i64, i64> = dwells::keys_of_runs(&held).into_iter().collect();
+    let held: Vec<RunId> = taken.iter().filter(|t| t.kind == TimerKind::Held).map(|t| t.waiter.run_id).collect();
+    let keys: HashMap<RunId, i64> = dwells::keys_of_runs(&held).into_iter().collect();
     taken
         .into_iter()
         // A timer whose hold is over has nothing to do.
@@ -73,7 +74,7 @@ pub fn of_events(events: &[Event], topics: &Topics, now: Micros) -> Vec<NewDispa
     let orders = events.iter().filter(|event| event.op == Op::Moved);
     let mut found: Vec<NewDispatch> = orders.flat_map(|event| moved(event, now)).collect();
     // A job gets one dispatch however many of its rows have ended.
-    let mut tended: HashSet<(i64, Option<i32>)> = HashSet::new();
+    let mut tended: HashSet<(RunId, Option<i32>)> = HashSet::new();
     found.retain(|row| row.reason != Reason::Bulk || tended.insert((row.run_id, row.wait_no)));
     let mut seen = HashSet::new();
     let mut readers: HashMap<(pg_sys::Oid, pg_sys::Oid), bool> = HashMap::new();
@@ -207,7 +208,7 @@ fn moved(event: &Event, now: Micros) -> Vec<NewDispatch> {
         }
         Order::Bulk { job, owner, automation_id, version_id, alone } => {
             let owner = pg_sys::Oid::from(owner);
-            let waiter = Waiter { run_id: job, wait_no: i32::from(alone), owner, automation_id, version_id };
+            let waiter = Waiter { run_id: RunId(job), wait_no: i32::from(alone), owner, automation_id, version_id };
             vec![dispatch(waiter, Reason::Bulk, None, now)]
         }
         Order::Turn { automation_id, key } => {

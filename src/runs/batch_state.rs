@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 
+use automation_core::ids::RunId;
 use automation_core::topic::engine::Wanted;
 
 use super::engine_events::StepNews;
@@ -13,7 +14,7 @@ use crate::store::engine_listeners;
 #[derive(Default)]
 pub struct BatchState {
     /// Runs of the batch that have taken steps: their results are not in any table until the batch is written.
-    pub(super) runs: HashSet<i64>,
+    pub(super) runs: HashSet<RunId>,
     /// The events of runs and steps that a trigger, wait or subscription listens to.
     pub(super) wanted: Wanted,
     /// The steps whose events are to be published.

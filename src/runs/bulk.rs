@@ -2,7 +2,7 @@
 //! src/executor/bulk.rs.
 use automation_core::bulk::{JobState, Refusal};
 use automation_core::definition::OnPause;
-use automation_core::ids::{AutomationId, VersionId};
+use automation_core::ids::{AutomationId, RunId, VersionId};
 use automation_core::machine::{Kept, Surroundings};
 use automation_core::value::Value;
 use pgrx::pg_sys;
@@ -18,7 +18,7 @@ use crate::store::bulk::{self, Job, NewJob, Step};
 
 /// A run at a step that begins a bulk job.
 pub struct RunOfStep {
-    pub id: i64,
+    pub id: RunId,
     pub owner: pg_sys::Oid,
     pub automation_id: AutomationId,
     pub version_id: VersionId,

@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
+use automation_core::ids::RunId;
 use automation_core::machine::{Machine, State, Surroundings};
 use automation_core::order::{Order, Start};
 use automation_core::value::Value;
@@ -105,7 +106,7 @@ pub fn begin(version: &Version, ordered: &Event, order: &Start) -> Option<State>
 /// long.
 pub fn nudge(waiter: Waiter, alone: bool) {
     append_move(&Order::Bulk {
-        job: waiter.run_id,
+        job: waiter.run_id.0,
         owner: waiter.owner.to_u32(),
         automation_id: waiter.automation_id,
         version_id: waiter.version_id,
@@ -128,7 +129,7 @@ pub fn count_ended(ended: &[EndedRun]) {
     for run in ended {
         let Some(item) = run.item else { continue };
         let waiter = Waiter {
-            run_id: item.job,
+            run_id: RunId(item.job),
             wait_no: 0,
             owner: run.owner,
             automation_id: run.automation_id,
@@ -162,7 +163,7 @@ pub fn count_suspended(suspended: &[Suspension]) {
     let mut tallies: BTreeMap<i64, (Waiter, Tally)> = BTreeMap::new();
     for put in suspended.iter().filter(|put| put.is_new) {
         let Some(item) = put.item else { continue };
-        let waiter = Waiter { run_id: item.job, ..super::suspend::waiter(&put.run, 0) };
+        let waiter = Waiter { run_id: RunId(item.job), ..super::suspend::waiter(&put.run, 0) };
         tallies.entry(item.job).or_insert_with(|| (waiter, Tally::default())).1.waiting += 1;
     }
     add(tallies);

@@ -1,5 +1,5 @@
 //! Cancels runs in any state: queued, executing, waiting, or held.
-use automation_core::ids::AutomationId;
+use automation_core::ids::{AutomationId, RunId};
 use pgrx::pg_sys;
 
 use super::bulk;
@@ -25,22 +25,22 @@ pub fn cancel_abandoned(id: i64) {
     if bulk::cancel_abandoned(id) {
         return;
     }
-    if let Ok(None) = cancel_known(id, false) {
+    if let Ok(None) = cancel_known(RunId(id), false) {
         key_lock::wait_for(Sort::Run, id);
-        if let Ok(None) = cancel_known(id, false) {
-            runs::request_cancel(id);
+        if let Ok(None) = cancel_known(RunId(id), false) {
+            runs::request_cancel(RunId(id));
         }
     }
 }
 
-pub fn cancel(id: i64) -> EngineResult<bool> {
+pub fn cancel(id: RunId) -> EngineResult<bool> {
     if let Some(done) = cancel_known(id, true)? {
         return Ok(done);
     }
     // The run is not queued and has not ended. No executor begins a run ordered by hand while this lock is held, so a
     // run that is not found now has not begun, and does not begin before this transaction ends. After that, the
     // executor obeys the stored request to cancel it.
-    key_lock::wait_for(Sort::Run, id);
+    key_lock::wait_for(Sort::Run, id.0);
     if let Some(done) = cancel_known(id, true)? {
         return Ok(done);
     }
@@ -53,7 +53,7 @@ pub fn cancel(id: i64) -> EngineResult<bool> {
 
 /// Cancels a run that is queued or waits. Some(false) or an error if it has ended already, None if the run is not
 /// found.
-fn cancel_known(id: i64, ask: bool) -> EngineResult<Option<bool>> {
+fn cancel_known(id: RunId, ask: bool) -> EngineResult<Option<bool>> {
     if provenance::run() == Some(id) {
         let error = EngineError::wrong_state(format!("run {id} cannot cancel itself"));
         return if ask { Err(error.hint("Use the step automation.stop().")) } else { Ok(Some(false)) };
@@ -67,7 +67,7 @@ fn cancel_known(id: i64, ask: bool) -> EngineResult<Option<bool>> {
     if runs::owner_under_way(id).is_some_and(hidden) {
         return Err(EngineError::unknown_run(id));
     }
-    let stop = Stop::new(id);
+    let stop = Stop::new(id.0);
     // Stops an executor that executes the run, or waits for a session that drives the queue by hand; after that the run
     // has ended, waits, or is queued again.
     if let Some((owner, dispatch)) = stop.lock(|| dispatches::lock_run(id)) {
@@ -128,7 +128,7 @@ pub fn cancel_executing(whole: i64) -> Stop {
     stop.end_executing(|run| {
         if run != whole {
             // An error means that the run has ended meanwhile.
-            drop(cancel_known(run, false));
+            drop(cancel_known(RunId(run), false));
         }
     });
     stop
@@ -136,8 +136,8 @@ pub fn cancel_executing(whole: i64) -> Stop {
 
 /// Ends a run that another executor executes, because a later run restarts it. False if that executor was quicker, or
 /// another transaction holds the run.
-pub fn end_restarted(id: i64) -> bool {
-    let stop = Stop::new(id);
+pub fn end_restarted(id: RunId) -> bool {
+    let stop = Stop::new(id.0);
     match stop.lock_soon(|| dispatches::lock_run(id)) {
         Ok(Some((owner, dispatch))) => {
             let found = dispatches::one(owner, dispatch);
@@ -181,7 +181,7 @@ fn end_queued(owner: pg_sys::Oid, cancelled: &[Dispatch], reason: &str) {
 pub fn cancel_all(automation_id: AutomationId) -> EngineResult<()> {
     bulk::cancel_all(automation_id, false);
     let _stop = cancel_executing(running::all_of(automation_id));
-    let others = |run: i64| match is_in_hand(run) {
+    let others = |run: RunId| match is_in_hand(run) {
         // A run that drops its own automation goes on to its end.
         true if provenance::run() == Some(run) => Ok(false),
         true => Err(in_the_same_batch(run)),
@@ -205,6 +205,6 @@ pub fn cancel_all(automation_id: AutomationId) -> EngineResult<()> {
 }
 
 /// The result of the run is not committed yet: a retryable error.
-fn in_the_same_batch(run: i64) -> EngineError {
+fn in_the_same_batch(run: RunId) -> EngineError {
     EngineError::try_again(format!("run {run} is under way in the same batch"))
 }

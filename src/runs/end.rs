@@ -3,7 +3,7 @@
 use super::error::error_json;
 use super::run::of_live;
 use crate::pg::catch::PgError;
-use automation_core::ids::{AutomationId, VersionId};
+use automation_core::ids::{AutomationId, RunId, VersionId};
 use automation_core::machine::{JobItem, State};
 use automation_core::order::Order;
 use std::collections::HashMap;
@@ -54,7 +54,7 @@ fn forget_waits(ended: &[EndedRun]) {
         let numbers = run.live.iter().flatten().map(|note| note.no).chain(std::iter::once(0));
         numbers.map(|no| (run.id, no))
     });
-    let waits: Vec<(i64, i32)> = waits.collect();
+    let waits: Vec<(RunId, i32)> = waits.collect();
     wakes::delete(&waits);
     timers::delete(&waits);
     live::delete(&had_waited.iter().map(|run| run.id).collect::<Vec<_>>());

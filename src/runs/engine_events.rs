@@ -1,5 +1,6 @@
 //! Publishes the engine's own events about runs and steps, in the transaction that ends or suspends the runs. If no
 //! trigger, wait or subscription listens to them, nothing is written, and a batch pays for one look at an empty table.
+use automation_core::ids::RunId;
 use automation_core::program::Step;
 use automation_core::topic::engine::{Told, Wanted};
 
@@ -15,7 +16,7 @@ type Json = serde_json::Value;
 
 /// The beginning or the end of a step, to be published.
 pub struct StepNews {
-    run: i64,
+    run: RunId,
     told: Told,
     step: String,
     kind: &'static str,
@@ -24,12 +25,12 @@ pub struct StepNews {
 }
 
 /// A step begins.
-pub fn step_started(run: i64, step: &Step, attempt: u32) {
+pub fn step_started(run: RunId, step: &Step, attempt: u32) {
     note(run, step, Told::StepStarted, attempt, None);
 }
 
 /// A step was completed, or failed.
-pub fn step_ended(run: i64, step: &Step, status: &str, attempt: u32, error: Option<&str>) {
+pub fn step_ended(run: RunId, step: &Step, status: &str, attempt: u32, error: Option<&str>) {
     match status {
         "completed" => note(run, step, Told::StepCompleted, attempt, None),
         "failed" => note(run, step, Told::StepFailed, attempt, error),
@@ -37,7 +38,7 @@ pub fn step_ended(run: i64, step: &Step, status: &str, attempt: u32, error: Opti
     }
 }
 
-fn note(run: i64, step: &Step, told: Told, attempt: u32, error: Option<&str>) {
+fn note(run: RunId, step: &Step, told: Told, attempt: u32, error: Option<&str>) {
     batch_state::with(|batch| {
         if batch.wanted.has(told) {
             let error = error.and_then(|text| serde_json::from_str(text).ok()).map(|error| what_failed(&error));
@@ -113,7 +114,7 @@ impl Teller<'_> {
         let about = || {
             let mut about = serde_json::Map::new();
             about.insert("automation".into(), name.as_str().into());
-            about.insert("run".into(), self.run.id.into());
+            about.insert("run".into(), self.run.id.0.into());
             about.insert("entity".into(), entity(self.run.kind.as_deref(), self.run.entity_id.as_deref()).into());
             about.insert("chain".into(), chain.clone().into());
             about

@@ -1,6 +1,7 @@
 //! Ordering a run by hand or by a step: the order goes through the event log, and the run starts when the transaction
 //! has committed.
 use automation_core::by_name::call;
+use automation_core::ids::RunId;
 use automation_core::order::Start;
 
 use crate::definitions::by_name::{Named, typed};
@@ -15,7 +16,7 @@ use crate::store::automations::Automation;
 use crate::store::tenant_pauses;
 
 /// Starts a run for a step of another run, which waits for its end.
-pub fn start_child(name: &str, payload: &str, parent: i64) -> Result<i64, PgError> {
+pub fn start_child(name: &str, payload: &str, parent: RunId) -> Result<RunId, PgError> {
     server_text::check(payload)?;
     let named = Named { function: "start_run", name, tenant: None };
     order(&named, payload, Some(parent)).map_err(|error| error.to_pg())
@@ -45,9 +46,9 @@ pub fn check_paused(known: &Automation, tenant: Option<&str>) -> EngineResult<()
 }
 
 /// Orders a run: the router starts it when this transaction has committed. `parent` is the run whose step waits for it.
-pub fn order(named: &Named<'_>, payload: &str, parent: Option<i64>) -> EngineResult<i64> {
+pub fn order(named: &Named<'_>, payload: &str, parent: Option<RunId>) -> EngineResult<RunId> {
     let known = startable(named)?;
-    let run_id = next_id("run_id_seq");
+    let run_id = RunId(next_id("run_id_seq"));
     let start = Start { automation_id: known.id, version_id: known.version_id, run_id, parent, ..Default::default() };
     let given = named.tenant.filter(|tenant| !tenant.is_empty());
     let (name, theirs) = (known.name.as_str(), known.tenant.as_deref().or(given));

@@ -32,7 +32,7 @@ has_run_header!(Run);
 impl Run {
     /// The run as its executor shows it in shared memory.
     pub fn task(&self) -> Task {
-        Task { run: self.id, automation: self.automation_id, job: self.item.map(|item| item.job), key: None }
+        Task { run: self.id.0, automation: self.automation_id, job: self.item.map(|item| item.job), key: None }
     }
 
     /// The row of the history for this run.
@@ -54,7 +54,7 @@ impl Run {
         let trigger = version.program.triggers.get(self.trigger_no as usize);
         let id = trigger.map_or("manual", |trigger| trigger.id.as_str());
         let run = Value::object(vec![
-            ("id".into(), Value::int(self.id)),
+            ("id".into(), Value::int(self.id.0)),
             ("automation".into(), Value::text(&self.automation)),
             ("trigger".into(), Value::text(id)),
             ("key".into(), self.key.as_ref().map_or(Value::Null, Value::text)),

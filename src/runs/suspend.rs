@@ -3,6 +3,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashSet};
 
 use automation_core::expr::Reference;
+use automation_core::ids::RunId;
 use automation_core::machine::{JobItem, Machine, State, Wait, WaitFor};
 use automation_core::run_state::Pause;
 use automation_core::topic;
@@ -36,9 +37,9 @@ pub struct Suspension {
     pub wakes: Vec<Wake>,
     pub timers: Vec<Timer>,
     /// Waits that are over.
-    pub cleared: Vec<(i64, i32)>,
+    pub cleared: Vec<(RunId, i32)>,
     /// Waits to be evaluated once more after the commit.
-    pub arm: Vec<(i64, i32)>,
+    pub arm: Vec<(RunId, i32)>,
     /// Runs and bulk jobs that no run waits for any more.
     pub abandoned: Vec<i64>,
     /// The row of a bulk job that the run is for.
@@ -166,7 +167,7 @@ const MOST_WARNED: usize = 10_000;
 
 thread_local! {
     /// Runs and steps for which a warning was logged: a wait may be evaluated very often.
-    static WARNED: RefCell<HashSet<(i64, usize)>> = RefCell::new(HashSet::new());
+    static WARNED: RefCell<HashSet<(RunId, usize)>> = RefCell::new(HashSet::new());
 }
 
 /// Logs, once per run and step, the error in the condition of a wait.
@@ -200,7 +201,7 @@ pub fn warn(run: &LiveRun, machine: &mut Machine<'_>) {
 pub struct Put {
     pub wakes: Vec<Wake>,
     pub timers: Vec<Timer>,
-    arm: Vec<(i64, i32)>,
+    arm: Vec<(RunId, i32)>,
 }
 
 impl Put {
@@ -319,7 +320,7 @@ pub fn wakes_of(run: &LiveRun, machine: &Machine<'_>, wait: &Wait, world: &RunSc
         WaitFor::Event { topic } if topic::is_pattern(topic) => vec![wake(Source::Pattern, topic.clone(), None)],
         WaitFor::Event { topic } => vec![wake(Source::Topic, topic.clone(), None)],
         WaitFor::Signal { name, key } => vec![wake(Source::Signal, name.clone(), key.clone())],
-        WaitFor::Run { run: id } | WaitFor::Bulk { job: id } => {
+        WaitFor::Run { run: RunId(id) } | WaitFor::Bulk { job: id } => {
             vec![wake(Source::Run, "run".to_owned(), Some(id.to_string()))]
         }
         WaitFor::Delay | WaitFor::Retry | WaitFor::Turn | WaitFor::Lanes { .. } => Vec::new(),

@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::io::Write;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 
-use automation_core::ids::AutomationId;
+use automation_core::ids::{AutomationId, RunId};
 use pgrx::pg_sys;
 
 use super::executor_slot::ExecutorSlot;
@@ -212,7 +212,7 @@ pub fn show_commit(task: Task) -> Shown {
 }
 
 /// The run goes on to a step. pg_stat_activity names automation, run and step, and no values.
-pub fn at_step(automation: &str, run: i64, step: &str) {
+pub fn at_step(automation: &str, run: RunId, step: &str) {
     let Some(slot) = MINE.get() else { return };
     slot.running.show_step(step);
     ACTIVITY.with_borrow_mut(|text| {
@@ -246,15 +246,15 @@ fn executed_elsewhere() -> impl Iterator<Item = Seen> {
 }
 
 /// The run of an automation that another executor executes in mode restart, by the lock on its key.
-pub fn with_key(automation: AutomationId, key: i64) -> Option<i64> {
+pub fn with_key(automation: AutomationId, key: i64) -> Option<RunId> {
     executed_elsewhere()
         .find(|seen| seen.task.automation == automation && seen.task.key == Some(key))
-        .map(|seen| seen.run)
+        .map(|seen| RunId(seen.run))
 }
 
 /// Does another executor execute the run at this moment?
-pub fn executes_elsewhere(run: i64) -> bool {
-    executed_elsewhere().any(|seen| seen.run == run)
+pub fn executes_elsewhere(run: RunId) -> bool {
+    executed_elsewhere().any(|seen| seen.run == run.0)
 }
 
 /// The runs, bulk jobs and automations that are being cancelled.

@@ -1,6 +1,6 @@
 //! Bulk jobs: their rows, the outcomes of the rows, and how far each job is.
 use automation_core::bulk::{Counts, JobState};
-use automation_core::ids::{AutomationId, VersionId};
+use automation_core::ids::{AutomationId, RunId, VersionId};
 use automation_core::machine::JobItem;
 use pgrx::pg_sys;
 
@@ -56,7 +56,7 @@ pub struct NewJob<'a> {
     /// The step that waits for it.
     pub step: Option<Step<'a>>,
     /// The run that ordered it, and how deep it is.
-    pub cause: Option<(i64, i16)>,
+    pub cause: Option<(RunId, i16)>,
     pub created_by: &'a str,
     pub now: Micros,
 }
@@ -64,7 +64,7 @@ pub struct NewJob<'a> {
 /// A step that waits for a job.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
-    pub run_id: i64,
+    pub run_id: RunId,
     pub no: i32,
     /// The step's run goes on while the automation is paused.
     pub finishes: bool,
@@ -104,11 +104,11 @@ pub fn insert(job: &NewJob<'_>) {
         job.rows_as.map(RowsAs::code).into(),
         job.kind.into(),
         job.topic.into(),
-        step.map(|step| step.run_id).into(),
+        step.map(|step| step.run_id.0).into(),
         step.map(|step| step.no).into(),
         step.map(|step| step.event).into(),
         step.map(|step| step.surroundings).into(),
-        job.cause.map(|(run, _)| run).into(),
+        job.cause.map(|(run, _)| run.0).into(),
         job.cause.map(|(_, depth)| depth).into(),
         job.created_by.into(),
         Arg::timestamp(job.now),
@@ -135,9 +135,9 @@ pub struct Job {
     pub rows_as: Option<RowsAs>,
     pub kind: Option<String>,
     pub topic: Option<String>,
-    pub run_id: Option<i64>,
+    pub run_id: Option<RunId>,
     pub step_no: Option<i32>,
-    pub cause_run: Option<i64>,
+    pub cause_run: Option<RunId>,
     pub depth: i16,
     /// The number of the last look.
     pub look: i64,
@@ -161,7 +161,7 @@ impl Job {
     /// The address of a dispatch that has the job tended; the job's number stands for the run's.
     pub fn waiter(&self) -> Waiter {
         Waiter {
-            run_id: self.id,
+            run_id: RunId(self.id),
             wait_no: 0,
             owner: self.owner,
             automation_id: self.automation_id,
@@ -208,9 +208,9 @@ fn read(row: &Row<'_>) -> Option<Job> {
         rows_as: row.text(10).as_deref().and_then(RowsAs::from_code),
         kind: row.text(11),
         topic: row.text(12),
-        run_id: row.int8(13),
+        run_id: row.int8(13).map(RunId),
         step_no: row.int4(14),
-        cause_run: row.int8(15),
+        cause_run: row.int8(15).map(RunId),
         depth: row.int2(16)?,
         counts: Counts {
             total: count(0),
@@ -387,7 +387,7 @@ pub fn note_error(id: i64, error: &str) {
 #[derive(Clone, Debug)]
 pub struct Item {
     pub no: i64,
-    pub run_id: i64,
+    pub run_id: RunId,
     /// JSON in the database's encoding; None if it was too large.
     pub data: Option<Vec<u8>>,
 }
@@ -400,7 +400,7 @@ pub fn add_items(job: i64, items: &[Item]) -> bool {
             [
                 Some(pg_sys::Datum::from(job)),
                 Some(pg_sys::Datum::from(item.no)),
-                Some(pg_sys::Datum::from(item.run_id)),
+                Some(pg_sys::Datum::from(item.run_id.0)),
                 item.data.as_deref().map(varlena),
             ]
         }),
@@ -421,7 +421,7 @@ pub fn items(job: i64, after: i64, limit: i64) -> Vec<Item> {
 }
 
 fn read_item(row: &Row<'_>) -> Option<Item> {
-    Some(Item { no: row.int8(1)?, run_id: row.int8(2)?, data: row.raw_text(3).map(<[u8]>::to_vec) })
+    Some(Item { no: row.int8(1)?, run_id: RunId(row.int8(2)?), data: row.raw_text(3).map(<[u8]>::to_vec) })
 }
 
 const TAKE_RETURNED: &str = "
@@ -460,8 +460,8 @@ const UNDER_WAY: &str = "
      LIMIT $3";
 
 /// Runs of a job that were begun, or ordered, and have not ended.
-pub fn under_way(job: i64, issued: i64, limit: i64) -> Vec<i64> {
-    as_engine(|| query(UNDER_WAY, &[job.into(), issued.into(), limit.into()], |row| row.int8(1)))
+pub fn under_way(job: i64, issued: i64, limit: i64) -> Vec<RunId> {
+    as_engine(|| query(UNDER_WAY, &[job.into(), issued.into(), limit.into()], |row| row.int8(1).map(RunId)))
         .into_iter()
         .flatten()
         .collect()
@@ -471,7 +471,7 @@ pub fn under_way(job: i64, issued: i64, limit: i64) -> Vec<i64> {
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub item: JobItem,
-    pub run_id: i64,
+    pub run_id: RunId,
     pub status: &'static str,
     /// JSON.
     pub error: Option<String>,
@@ -500,7 +500,7 @@ pub fn add_outcomes(outcomes: &[Outcome]) -> u64 {
         let args = [
             numbers(|outcome| outcome.item.job),
             numbers(|outcome| outcome.item.no),
-            numbers(|outcome| outcome.run_id),
+            numbers(|outcome| outcome.run_id.0),
             Arg::texts(&statuses),
             Arg::texts(&errors),
         ];

@@ -1,7 +1,7 @@
 //! Dispatches: the queue of runs to start or to wake, filled by the router and worked off by executors.
 use std::rc::Rc;
 
-use automation_core::ids::{AutomationId, VersionId};
+use automation_core::ids::{AutomationId, RunId, VersionId};
 use pgrx::pg_sys;
 
 use crate::pg::append::{Cell, append_outside_partial, append_plain, text_varlena};
@@ -101,7 +101,7 @@ pub struct NewDispatch {
     pub tenant: Option<String>,
     /// It has to stay behind the dispatches that other tenants have queued.
     pub behind: bool,
-    pub run_id: i64,
+    pub run_id: RunId,
     /// The event that starts the run: (id, when).
     pub event: Option<(i64, Micros)>,
     pub created_at: Micros,
@@ -130,7 +130,7 @@ fn cells(row: &NewDispatch) -> [Cell; 16] {
     [
         Some(pg_sys::Datum::from(row.owner)),
         Some(pg_sys::Datum::from(row.id)),
-        Some(pg_sys::Datum::from(row.run_id)),
+        Some(pg_sys::Datum::from(row.run_id.0)),
         row.event.map(|(id, _)| pg_sys::Datum::from(id)),
         row.event.map(|(_, at)| pg_sys::Datum::from(at)),
         Some(pg_sys::Datum::from(row.created_at)),
@@ -161,7 +161,7 @@ pub fn created_at(owner: pg_sys::Oid, id: i64) -> Option<Micros> {
 #[derive(Clone, Debug)]
 pub struct Dispatch {
     pub id: i64,
-    pub run_id: i64,
+    pub run_id: RunId,
     pub event_id: i64,
     pub event_at: Micros,
     pub ordering_key: Option<i64>,
@@ -220,7 +220,7 @@ pub fn claim_one(owner: pg_sys::Oid, id: i64) -> Vec<Dispatch> {
 fn read(row: &Row<'_>) -> Dispatch {
     Dispatch {
         id: row.int8(1).unwrap_or_default(),
-        run_id: row.int8(2).unwrap_or_default(),
+        run_id: row.int8(2).map(RunId).unwrap_or_default(),
         event_id: row.int8(3).unwrap_or_default(),
         event_at: row.int8(4).unwrap_or_default(),
         ordering_key: row.int8(5),
@@ -350,8 +350,8 @@ const FIND_RUN: &str = "
        FOR UPDATE";
 
 /// Locks the dispatch of a run that has not started, waiting for an executor that has it locked.
-pub fn lock_run(run_id: i64) -> Option<(pg_sys::Oid, i64)> {
-    as_engine(|| query(FIND_RUN, &[run_id.into()], |row| row.oid(1).zip(row.int8(2)))).into_iter().flatten().next()
+pub fn lock_run(run_id: RunId) -> Option<(pg_sys::Oid, i64)> {
+    as_engine(|| query(FIND_RUN, &[run_id.0.into()], |row| row.oid(1).zip(row.int8(2)))).into_iter().flatten().next()
 }
 
 const OF_RUN: &str = "
@@ -417,8 +417,8 @@ const IS_QUEUED: &str = "
                       AND d.reason <> 's')";
 
 /// Is a run to be woken, other than by the sweep?
-pub fn is_queued(owner: pg_sys::Oid, run: i64) -> bool {
-    as_engine(|| query(IS_QUEUED, &[owner.into(), run.into()], |row| row.bool(1)))
+pub fn is_queued(owner: pg_sys::Oid, run: RunId) -> bool {
+    as_engine(|| query(IS_QUEUED, &[owner.into(), run.0.into()], |row| row.bool(1)))
         .into_iter()
         .flatten()
         .any(|found| found)

@@ -1,9 +1,10 @@
 //! Holds: triggers with `hold_for` that have fired, and their deadlines (table `dwell`).
 use std::collections::HashSet;
 
-use automation_core::ids::{AutomationId, VersionId};
+use automation_core::ids::{AutomationId, RunId, VersionId};
 use pgrx::pg_sys;
 
+use super::run_header::run_numbers;
 use crate::event_log::events::Event;
 use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{Arg, Row, execute, query, query_one};
@@ -13,7 +14,7 @@ use crate::pg::identity::as_engine;
 #[derive(Clone, Debug)]
 pub struct Dwell {
     /// The run that it becomes.
-    pub run_id: i64,
+    pub run_id: RunId,
     pub automation_id: AutomationId,
     pub trigger_id: String,
     pub owner: pg_sys::Oid,
@@ -65,7 +66,7 @@ const INSERT: &str = "
 /// A hold that begins.
 #[derive(Debug)]
 pub struct NewDwell<'a> {
-    pub run_id: i64,
+    pub run_id: RunId,
     pub automation_id: AutomationId,
     pub trigger_id: &'a str,
     pub key: &'a str,
@@ -82,7 +83,7 @@ pub struct NewDwell<'a> {
 /// Begins a hold. False if the automation is not active any more.
 pub fn insert(new: &NewDwell<'_>) -> bool {
     let args = [
-        new.run_id.into(),
+        new.run_id.0.into(),
         new.automation_id.0.into(),
         new.trigger_id.into(),
         new.key.into(),
@@ -119,7 +120,7 @@ macro_rules! dwells {
 
 fn read(row: &Row<'_>) -> Option<Dwell> {
     Some(Dwell {
-        run_id: row.int8(1)?,
+        run_id: RunId(row.int8(1)?),
         automation_id: AutomationId(row.int4(2)?),
         trigger_id: row.text(3)?,
         owner: row.oid(4)?,
@@ -160,10 +161,10 @@ const LOCK_RUN: &str = dwells!("d.run_id = $1 FOR UPDATE OF d SKIP LOCKED");
 const EXISTS_RUN: &str = "SELECT FROM automation_internal.dwell AS d WHERE d.run_id = $1";
 
 /// Locks the hold that is to become this run.
-pub fn lock_run(run: i64) -> Held<Dwell> {
-    as_engine(|| match query_one(LOCK_RUN, &[run.into()], read).flatten() {
+pub fn lock_run(run: RunId) -> Held<Dwell> {
+    as_engine(|| match query_one(LOCK_RUN, &[run.0.into()], read).flatten() {
         Some(found) => Held::Ours(found),
-        None if execute(EXISTS_RUN, &[run.into()]) > 0 => Held::InOtherHands,
+        None if execute(EXISTS_RUN, &[run.0.into()]) > 0 => Held::InOtherHands,
         None => Held::Nothing,
     })
 }
@@ -171,8 +172,8 @@ pub fn lock_run(run: i64) -> Held<Dwell> {
 const WAIT_FOR: &str = dwells!("d.run_id = $1 FOR UPDATE OF d");
 
 /// Locks the hold that is to become this run, waiting for the session that has it locked.
-pub fn wait_for(run: i64) -> Option<Dwell> {
-    as_engine(|| query_one(WAIT_FOR, &[run.into()], read)).flatten()
+pub fn wait_for(run: RunId) -> Option<Dwell> {
+    as_engine(|| query_one(WAIT_FOR, &[run.0.into()], read)).flatten()
 }
 
 const LOCK_ALL: &str = dwells!(
@@ -222,15 +223,15 @@ pub fn orphaned() -> Vec<Dwell> {
 const HEAR: &str = "UPDATE automation_internal.dwell AS d SET heard = $2 WHERE d.run_id = $1";
 
 /// Remembers the last event that left it as it is.
-pub fn hear(run: i64, event: &Event) {
-    as_engine(|| execute(HEAR, &[run.into(), Arg::kept_json(&event.to_json())]));
+pub fn hear(run: RunId, event: &Event) {
+    as_engine(|| execute(HEAR, &[run.0.into(), Arg::kept_json(&event.to_json())]));
 }
 
 const DELETE: &str = "DELETE FROM automation_internal.dwell AS d WHERE d.run_id = $1";
 
 /// Ends a hold. False if another session has ended it.
-pub fn delete(run: i64) -> bool {
-    as_engine(|| execute(DELETE, &[run.into()])) == 1
+pub fn delete(run: RunId) -> bool {
+    as_engine(|| execute(DELETE, &[run.0.into()])) == 1
 }
 
 const ANY: &str = "
@@ -308,11 +309,11 @@ const OF_RUNS: &str = "
      WHERE d.run_id = ANY ($1)";
 
 /// The ordering keys of the holds that are to become these runs.
-pub fn keys_of_runs(runs: &[i64]) -> Vec<(i64, i64)> {
+pub fn keys_of_runs(runs: &[RunId]) -> Vec<(RunId, i64)> {
     if runs.is_empty() {
         return Vec::new();
     }
-    query(OF_RUNS, &[Arg::int8s(runs)], |row| row.int8(1).zip(row.int8(2))).into_iter().flatten().collect()
+    query(OF_RUNS, &[run_numbers(runs)], |row| row.int8(1).map(RunId).zip(row.int8(2))).into_iter().flatten().collect()
 }
 
 const RECORDED_SINCE: &str = "

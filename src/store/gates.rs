@@ -1,7 +1,7 @@
 //! The memory of the gates between an event and a run.
 use std::collections::{HashMap, HashSet};
 
-use automation_core::ids::AutomationId;
+use automation_core::ids::{AutomationId, RunId};
 use pgrx::pg_sys;
 
 use crate::pg::append::{append_plain, text_varlena};
@@ -139,8 +139,8 @@ const GOES_BACK: &str = "
     SELECT EXISTS (SELECT FROM chain AS c WHERE c.automation_id = $2)";
 
 /// Is one of the runs that led to this one, beginning with `run_id`, of the automation?
-pub fn goes_back_to(automation_id: AutomationId, run_id: i64, depth: i16) -> bool {
-    let args = [run_id.into(), automation_id.0.into(), i32::from(depth).into()];
+pub fn goes_back_to(automation_id: AutomationId, run_id: RunId, depth: i16) -> bool {
+    let args = [run_id.0.into(), automation_id.0.into(), i32::from(depth).into()];
     as_engine(|| query_one(GOES_BACK, &args, |row| row.bool(1))).flatten().unwrap_or_default()
 }
 

@@ -1,11 +1,11 @@
 //! The history: runs that have ended.
-use automation_core::ids::AutomationId;
+use automation_core::ids::{AutomationId, RunId};
 use automation_core::machine::JobItem;
 pub use automation_core::run_state::Ending;
 use pgrx::pg_sys;
 
 use super::live::WaitNote;
-use super::run_header::{RunHeader, has_run_header};
+use super::run_header::{RunHeader, has_run_header, run_numbers};
 use crate::pg::append::{append, kept_json, text_varlena};
 use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{Arg, execute, query, query_one};
@@ -72,7 +72,7 @@ pub fn insert(ended_at: Micros, recorded_at: Micros, runs: &[EndedRun]) -> bool 
         recorded_at,
         runs.iter().map(|run| {
             [
-                Some(pg_sys::Datum::from(run.id)),
+                Some(pg_sys::Datum::from(run.id.0)),
                 Some(pg_sys::Datum::from(run.event_id)),
                 Some(pg_sys::Datum::from(run.event_at)),
                 Some(pg_sys::Datum::from(run.started_at)),
@@ -91,7 +91,7 @@ pub fn insert(ended_at: Micros, recorded_at: Micros, runs: &[EndedRun]) -> bool 
                 text(&run.reason),
                 text(&run.error),
                 text(&run.steps),
-                run.parent.map(pg_sys::Datum::from),
+                run.parent.map(|run| pg_sys::Datum::from(run.0)),
                 text(&run.output),
                 run.state.as_deref().map(kept_json),
                 // The partition was chosen by this time; every row of the batch must belong in that partition.
@@ -130,12 +130,12 @@ const OUTCOMES: &str = "
      WHERE h.id = ANY ($1)";
 
 /// How runs ended: (run, status, output, error).
-pub fn outcomes(runs: &[i64]) -> Vec<(i64, String, Option<String>, Option<String>)> {
+pub fn outcomes(runs: &[RunId]) -> Vec<(RunId, String, Option<String>, Option<String>)> {
     if runs.is_empty() {
         return Vec::new();
     }
     as_engine(|| {
-        query(OUTCOMES, &[Arg::int8s(runs)], |row| Some((row.int8(1)?, row.text(2)?, row.text(3), row.text(4))))
+        query(OUTCOMES, &[run_numbers(runs)], |row| Some((RunId(row.int8(1)?), row.text(2)?, row.text(3), row.text(4))))
     })
     .into_iter()
     .flatten()
@@ -148,9 +148,9 @@ const ENDING: &str = "
      WHERE h.id = $1";
 
 /// (owner, status, when) of a run that ended.
-pub fn ending(run_id: i64) -> Option<(pg_sys::Oid, String, String)> {
+pub fn ending(run_id: RunId) -> Option<(pg_sys::Oid, String, String)> {
     as_engine(|| {
-        query_one(ENDING, &[run_id.into()], |row| {
+        query_one(ENDING, &[run_id.0.into()], |row| {
             Some((row.oid(1)?, row.text(2).unwrap_or_default(), row.text(3).unwrap_or_default()))
         })
     })

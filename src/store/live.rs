@@ -1,11 +1,11 @@
 //! Live runs: those that wait, are frozen, or are queued behind another run (table `run`).
 use automation_core::gate::mode::ActiveRun;
-use automation_core::ids::{AutomationId, VersionId};
+use automation_core::ids::{AutomationId, RunId, VersionId};
 use automation_core::run_state::Pause;
 use pgrx::pg_sys;
 use serde::{Deserialize, Serialize};
 
-use super::run_header::{RunHeader, has_run_header};
+use super::run_header::{RunHeader, has_run_header, run_numbers};
 use super::wakes::Waiter;
 use crate::event_log::events::Event;
 use crate::pg::append::{append_plain, kept_json, text_varlena};
@@ -71,11 +71,11 @@ pub fn insert(runs: &[LiveRun]) -> bool {
         "run",
         runs.iter().map(|run| {
             [
-                Some(pg_sys::Datum::from(run.id)),
+                Some(pg_sys::Datum::from(run.id.0)),
                 Some(pg_sys::Datum::from(run.event_id)),
                 Some(pg_sys::Datum::from(run.event_at)),
                 Some(pg_sys::Datum::from(run.started_at)),
-                run.parent.map(pg_sys::Datum::from),
+                run.parent.map(|run| pg_sys::Datum::from(run.0)),
                 Some(pg_sys::Datum::from(run.owner)),
                 Some(pg_sys::Datum::from(run.automation_id.0)),
                 Some(pg_sys::Datum::from(run.version_id.0)),
@@ -125,8 +125,8 @@ pub const LOCK: &str = concat!(
 
 /// Locks those of these runs that no other session moves at the moment, in the order of their numbers: of two runs that
 /// can take the same signal, the one that began first does.
-pub fn lock(ids: &[i64]) -> Vec<LiveRun> {
-    let mut locked: Vec<LiveRun> = as_engine(|| query(LOCK, &[Arg::int8s(ids)], read)).into_iter().flatten().collect();
+pub fn lock(ids: &[RunId]) -> Vec<LiveRun> {
+    let mut locked: Vec<LiveRun> = as_engine(|| query(LOCK, &[run_numbers(ids)], read)).into_iter().flatten().collect();
     // The statement's own order depends on which table of its join the planner reads first.
     locked.sort_by_key(|run| run.id);
     locked
@@ -140,17 +140,17 @@ const WAIT_FOR: &str = concat!(
 );
 
 /// Locks a run, waiting for the session that moves it.
-pub fn wait_for(id: i64) -> Option<LiveRun> {
-    as_engine(|| query_one(WAIT_FOR, &[id.into()], read)).flatten()
+pub fn wait_for(id: RunId) -> Option<LiveRun> {
+    as_engine(|| query_one(WAIT_FOR, &[id.0.into()], read)).flatten()
 }
 
 fn read(row: &Row<'_>) -> Option<LiveRun> {
     let header = RunHeader {
-        id: row.int8(1)?,
+        id: RunId(row.int8(1)?),
         event_id: row.int8(2)?,
         event_at: row.int8(3)?,
         started_at: row.int8(4)?,
-        parent: row.int8(5),
+        parent: row.int8(5).map(RunId),
         owner: row.oid(6)?,
         automation_id: AutomationId(row.int4(7)?),
         version_id: VersionId(row.int4(8)?),
@@ -178,11 +178,11 @@ fn read(row: &Row<'_>) -> Option<LiveRun> {
 const EXIST: &str = "SELECT r.id FROM automation_internal.run AS r WHERE r.id = ANY ($1)";
 
 /// Which of these runs are there.
-pub fn existing(ids: &[i64]) -> Vec<i64> {
+pub fn existing(ids: &[RunId]) -> Vec<RunId> {
     if ids.is_empty() {
         return Vec::new();
     }
-    as_engine(|| query(EXIST, &[Arg::int8s(ids)], |row| row.int8(1))).into_iter().flatten().collect()
+    as_engine(|| query(EXIST, &[run_numbers(ids)], |row| row.int8(1).map(RunId))).into_iter().flatten().collect()
 }
 
 const UPDATE: &str = "
@@ -194,7 +194,7 @@ const UPDATE: &str = "
 /// prevents.
 pub fn update(run: &LiveRun) -> bool {
     let args = [
-        run.id.into(),
+        run.id.0.into(),
         run.pause.word().into(),
         Arg::kept_json(&run.state),
         Arg::json(&notes(&run.waits)),
@@ -208,9 +208,9 @@ pub fn update(run: &LiveRun) -> bool {
 const DELETE: &str = "DELETE FROM automation_internal.run AS r WHERE r.id = ANY ($1)";
 
 /// Removes runs that have ended.
-pub fn delete(ids: &[i64]) {
+pub fn delete(ids: &[RunId]) {
     if !ids.is_empty() {
-        as_engine(|| execute(DELETE, &[Arg::int8s(ids)]));
+        as_engine(|| execute(DELETE, &[run_numbers(ids)]));
     }
 }
 
@@ -224,7 +224,7 @@ pub const WITH_KEY: &str = "
 
 /// The live runs of an automation with a key, those that came first first.
 pub fn with_key(automation: AutomationId, key: &str, most: i64) -> Vec<ActiveRun> {
-    let read = |row: &Row<'_>| Some(ActiveRun { id: row.int8(1)?, queued: row.bool(2)? });
+    let read = |row: &Row<'_>| Some(ActiveRun { id: RunId(row.int8(1)?), queued: row.bool(2)? });
     as_engine(|| query(WITH_KEY, &[automation.0.into(), key.into(), most.into()], read)).into_iter().flatten().collect()
 }
 
@@ -238,8 +238,8 @@ const HAS_ANCESTOR: &str = "
     SELECT EXISTS (SELECT FROM ancestor AS a WHERE a.automation_id = $2 AND a.mode_key = $3)";
 
 /// Is a run, or one that waits for it, of the automation and with the key?
-pub fn has_ancestor_with_key(run: i64, automation: AutomationId, key: &str) -> bool {
-    let args = [run.into(), automation.0.into(), key.into()];
+pub fn has_ancestor_with_key(run: RunId, automation: AutomationId, key: &str) -> bool {
+    let args = [run.0.into(), automation.0.into(), key.into()];
     as_engine(|| query_one(HAS_ANCESTOR, &args, |row| row.bool(1))).flatten().unwrap_or_default()
 }
 
@@ -267,7 +267,7 @@ pub fn next_queued(of: &[(AutomationId, &str)]) -> Vec<Waiter> {
 
 fn waiter(row: &Row<'_>) -> Option<Waiter> {
     Some(Waiter {
-        run_id: row.int8(1)?,
+        run_id: RunId(row.int8(1)?),
         wait_no: 0,
         owner: row.oid(2)?,
         automation_id: AutomationId(row.int4(3)?),
@@ -307,8 +307,11 @@ const OF_AUTOMATION: &str = "
      ORDER BY r.id";
 
 /// The live runs of an automation.
-pub fn of_automation(automation: AutomationId) -> Vec<i64> {
-    as_engine(|| query(OF_AUTOMATION, &[automation.0.into()], |row| row.int8(1))).into_iter().flatten().collect()
+pub fn of_automation(automation: AutomationId) -> Vec<RunId> {
+    as_engine(|| query(OF_AUTOMATION, &[automation.0.into()], |row| row.int8(1).map(RunId)))
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 const FROZEN: &str = "
@@ -319,10 +322,10 @@ const FROZEN: &str = "
      ORDER BY r.id";
 
 /// Frozen runs of an automation: (run, owner, automation, version).
-pub fn frozen(automation: AutomationId) -> Vec<(i64, pg_sys::Oid, AutomationId, VersionId)> {
+pub fn frozen(automation: AutomationId) -> Vec<(RunId, pg_sys::Oid, AutomationId, VersionId)> {
     as_engine(|| {
         query(FROZEN, &[automation.0.into()], |row| {
-            Some((row.int8(1)?, row.oid(2)?, AutomationId(row.int4(3)?), VersionId(row.int4(4)?)))
+            Some((RunId(row.int8(1)?), row.oid(2)?, AutomationId(row.int4(3)?), VersionId(row.int4(4)?)))
         })
     })
     .into_iter()
@@ -340,8 +343,8 @@ pub const SLICE: &str = "
      LIMIT $3";
 
 /// Runs that wait, in the order of their numbers.
-pub fn slice(after: i64, limit: i64, begun_before: Micros) -> Vec<Waiter> {
-    as_engine(|| query(SLICE, &[after.into(), Arg::timestamp(begun_before), limit.into()], waiter))
+pub fn slice(after: RunId, limit: i64, begun_before: Micros) -> Vec<Waiter> {
+    as_engine(|| query(SLICE, &[after.0.into(), Arg::timestamp(begun_before), limit.into()], waiter))
         .into_iter()
         .flatten()
         .collect()
@@ -355,6 +358,6 @@ const ORPHANED: &str = "
      LIMIT 1000";
 
 /// Live runs of owners that do not exist any more.
-pub fn orphaned() -> Vec<i64> {
-    as_engine(|| query(ORPHANED, &[], |row| row.int8(1))).into_iter().flatten().collect()
+pub fn orphaned() -> Vec<RunId> {
+    as_engine(|| query(ORPHANED, &[], |row| row.int8(1).map(RunId))).into_iter().flatten().collect()
 }

@@ -2,7 +2,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use automation_core::ids::AutomationId;
+use automation_core::ids::{AutomationId, RunId};
 use pgrx::pg_sys;
 
 use crate::pg::clock::{self, Micros};
@@ -49,7 +49,7 @@ pub struct Entry<'a> {
     pub code: &'a str,
     pub automation_id: Option<AutomationId>,
     pub owner: Option<pg_sys::Oid>,
-    pub run_id: Option<i64>,
+    pub run_id: Option<RunId>,
     pub event_id: Option<i64>,
     pub message: &'a str,
     pub detail: Option<&'a str>,
@@ -116,7 +116,7 @@ fn write_times(level: &str, entry: &Entry<'_>, times: i64) -> Option<i64> {
         entry.code.into(),
         entry.automation_id.map(|id| id.0).into(),
         entry.owner.into(),
-        entry.run_id.into(),
+        entry.run_id.map(|id| id.0).into(),
         entry.event_id.into(),
         entry.message.into(),
         entry.detail.into(),
@@ -215,7 +215,7 @@ pub fn dead_letter(entry: &Entry<'_>, error: &str) {
             DEAD_LETTER,
             &[
                 Arg::timestamp(clock::now()),
-                entry.run_id.into(),
+                entry.run_id.map(|id| id.0).into(),
                 entry.event_id.into(),
                 entry.automation_id.map(|id| id.0).into(),
                 entry.owner.into(),
@@ -229,7 +229,7 @@ pub fn dead_letter(entry: &Entry<'_>, error: &str) {
 /// A dead letter: a run, an event or a message that the engine gave up on.
 pub struct Letter {
     pub owner: Option<pgrx::pg_sys::Oid>,
-    pub run_id: Option<i64>,
+    pub run_id: Option<RunId>,
     pub event_id: Option<i64>,
 }
 
@@ -242,7 +242,11 @@ const LETTER: &str = "
 /// Locks a dead letter.
 pub fn letter(id: i64) -> Option<Letter> {
     as_engine(|| {
-        query_one(LETTER, &[id.into()], |row| Letter { owner: row.oid(1), run_id: row.int8(2), event_id: row.int8(3) })
+        query_one(LETTER, &[id.into()], |row| Letter {
+            owner: row.oid(1),
+            run_id: row.int8(2).map(RunId),
+            event_id: row.int8(3),
+        })
     })
 }
 

@@ -1,5 +1,5 @@
 //! The outbox: messages that wait to be delivered.
-use automation_core::ids::AutomationId;
+use automation_core::ids::{AutomationId, RunId};
 use pgrx::pg_sys;
 
 use crate::pg::clock::Micros;
@@ -10,7 +10,7 @@ use crate::pg::identity::as_engine;
 pub struct NewMessage<'a> {
     pub owner: pg_sys::Oid,
     pub automation_id: AutomationId,
-    pub run_id: i64,
+    pub run_id: RunId,
     pub step: &'a str,
     pub event_id: Option<i64>,
     pub tenant: Option<&'a str>,
@@ -55,7 +55,7 @@ pub fn insert(message: &NewMessage<'_>) -> Option<Queued> {
             &[
                 message.owner.into(),
                 message.automation_id.0.into(),
-                message.run_id.into(),
+                message.run_id.0.into(),
                 message.step.into(),
                 message.event_id.into(),
                 message.tenant.into(),

@@ -1,5 +1,5 @@
 //! Whether a role may run automations here, now.
-use automation_core::ids::AutomationId;
+use automation_core::ids::{AutomationId, RunId};
 use pgrx::pg_sys;
 
 use super::log::{self, Entry};
@@ -86,7 +86,7 @@ const FORGET_WAKES: &str = "
 
 /// Pauses the automations of roles that are gone and cancels their queued runs. The oid decides: a role that was
 /// renamed is the same owner, a new role of the same name is not. Returns the runs of such roles that were to be woken.
-pub fn retire_dropped() -> Vec<i64> {
+pub fn retire_dropped() -> Vec<RunId> {
     let retired = as_engine(|| query(RETIRE, &[], |row| row.int4(1).map(AutomationId)));
     if !retired.is_empty() {
         super::automations::note_change();
@@ -101,7 +101,7 @@ pub fn retire_dropped() -> Vec<i64> {
     }
     as_engine(|| {
         crate::pg::engine_sql::execute(CANCEL, &[]);
-        query(FORGET_WAKES, &[], |row| row.int8(1)).into_iter().flatten().collect()
+        query(FORGET_WAKES, &[], |row| row.int8(1).map(RunId)).into_iter().flatten().collect()
     })
 }
 

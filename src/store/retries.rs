@@ -1,4 +1,6 @@
 //! Retries: which run repeats which failed run.
+use automation_core::ids::RunId;
+
 use crate::pg::clock::Micros;
 use crate::pg::engine_sql::{Arg, execute, query_one};
 use crate::pg::identity::as_engine;
@@ -9,8 +11,8 @@ const NOTE: &str = "
         ON CONFLICT (retry_of) WHERE stands DO NOTHING";
 
 /// Notes that a run repeats another. False if a run does so already; waits for a session that is noting a retry now.
-pub fn note(run_id: i64, retry_of: i64) -> bool {
-    as_engine(|| execute(NOTE, &[run_id.into(), retry_of.into()])) == 1
+pub fn note(run_id: RunId, retry_of: RunId) -> bool {
+    as_engine(|| execute(NOTE, &[run_id.0.into(), retry_of.0.into()])) == 1
 }
 
 // A retry that took no step has done nothing that another retry would do again.
@@ -26,8 +28,8 @@ const GIVE_WAY: &str = "
                       AND pg_catalog.json_array_length(COALESCE(h.steps, '[]')) = 0)";
 
 /// Lets a retry that has ended without having taken a step give way to the next.
-pub fn give_way(retry_of: i64) {
-    as_engine(|| execute(GIVE_WAY, &[retry_of.into()]));
+pub fn give_way(retry_of: RunId) {
+    as_engine(|| execute(GIVE_WAY, &[retry_of.0.into()]));
 }
 
 const STANDING: &str = "
@@ -38,9 +40,11 @@ const STANDING: &str = "
        AND t.stands";
 
 /// The run that repeats another: its number, and how and when it ended if it has.
-pub fn standing(retry_of: i64) -> Option<(i64, Option<(String, String)>)> {
-    as_engine(|| query_one(STANDING, &[retry_of.into()], |row| Some((row.int8(1)?, row.text(2).zip(row.text(3))))))
-        .flatten()
+pub fn standing(retry_of: RunId) -> Option<(RunId, Option<(String, String)>)> {
+    as_engine(|| {
+        query_one(STANDING, &[retry_of.0.into()], |row| Some((RunId(row.int8(1)?), row.text(2).zip(row.text(3)))))
+    })
+    .flatten()
 }
 
 const PRUNE: &str = "

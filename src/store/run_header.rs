@@ -1,19 +1,20 @@
 //! What every run has, whichever table its row is in: a dispatch, a hold, a live run, an ended run.
-use automation_core::ids::{AutomationId, VersionId};
+use automation_core::ids::{AutomationId, RunId, VersionId};
 use pgrx::pg_sys;
 
 use crate::pg::clock::Micros;
+use crate::pg::engine_sql::Arg;
 
 /// The part of a run that never changes with its state, but for the start that a queued run has later.
 #[derive(Clone, Debug)]
 pub struct RunHeader {
-    pub id: i64,
+    pub id: RunId,
     /// The event that the run is about.
     pub event_id: i64,
     pub event_at: Micros,
     pub started_at: Micros,
     /// The run that started it and waits for it.
-    pub parent: Option<i64>,
+    pub parent: Option<RunId>,
     /// The role whose rights its steps have.
     pub owner: pg_sys::Oid,
     pub automation_id: AutomationId,
@@ -29,6 +30,12 @@ pub struct RunHeader {
     /// The key that runs have in common which exclude each other.
     pub mode_key: Option<String>,
     pub tenant: Option<String>,
+}
+
+/// The numbers of runs, for a statement.
+pub fn run_numbers(runs: &[RunId]) -> Arg {
+    let numbers: Vec<i64> = runs.iter().map(|run| run.0).collect();
+    Arg::int8s(&numbers)
 }
 
 /// Makes the fields of the header readable as those of the type that has it.

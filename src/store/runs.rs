@@ -1,7 +1,8 @@
 //! Runs by their number: asked for and not routed yet, under way, or failed.
-use automation_core::ids::{AutomationId, VersionId};
+use automation_core::ids::{AutomationId, RunId, VersionId};
 use pgrx::pg_sys;
 
+use super::run_header::run_numbers;
 use crate::pg::engine_sql::{Arg, execute, query, query_one};
 use crate::pg::identity::{as_engine, current_user};
 use crate::pg::table_scan::has_pages;
@@ -16,8 +17,8 @@ const UNROUTED: &str = "
        AND e.id > (SELECT c.from_floor - 100000 FROM automation_internal.router_cursor AS c)";
 
 /// Owner of a run that start_run() announced.
-pub fn owner_of_unrouted(run_id: i64) -> Option<pg_sys::Oid> {
-    as_engine(|| query_one(UNROUTED, &[run_id.into()], |row| row.oid(1))).flatten()
+pub fn owner_of_unrouted(run_id: RunId) -> Option<pg_sys::Oid> {
+    as_engine(|| query_one(UNROUTED, &[run_id.0.into()], |row| row.oid(1))).flatten()
 }
 
 const TAKE_CANCELLED: &str = "
@@ -26,12 +27,12 @@ const TAKE_CANCELLED: &str = "
  RETURNING c.run_id";
 
 /// Which of these runs were cancelled before they were routed.
-pub fn take_cancelled(runs: &[i64]) -> Vec<i64> {
+pub fn take_cancelled(runs: &[RunId]) -> Vec<RunId> {
     // Hardly ever is there any.
     if runs.is_empty() || !has_pages("cancel_request") {
         return Vec::new();
     }
-    query(TAKE_CANCELLED, &[Arg::int8s(runs)], |row| row.int8(1)).into_iter().flatten().collect()
+    query(TAKE_CANCELLED, &[run_numbers(runs)], |row| row.int8(1).map(RunId)).into_iter().flatten().collect()
 }
 
 const OWNER_UNDER_WAY: &str = "
@@ -46,8 +47,8 @@ const OWNER_UNDER_WAY: &str = "
      LIMIT 1";
 
 /// Owner of a run that is queued, executes, waits or is held; takes no lock.
-pub fn owner_under_way(run_id: i64) -> Option<pg_sys::Oid> {
-    as_engine(|| query_one(OWNER_UNDER_WAY, &[run_id.into()], |row| row.oid(1))).flatten()
+pub fn owner_under_way(run_id: RunId) -> Option<pg_sys::Oid> {
+    as_engine(|| query_one(OWNER_UNDER_WAY, &[run_id.0.into()], |row| row.oid(1))).flatten()
 }
 
 const UNDER_WAY: &str = "
@@ -62,8 +63,8 @@ const UNDER_WAY: &str = "
      LIMIT 1";
 
 /// Owner and status of a run that is queued, executes or waits.
-pub fn under_way(run_id: i64) -> Option<(pg_sys::Oid, String)> {
-    as_engine(|| query_one(UNDER_WAY, &[run_id.into()], |row| row.oid(1).zip(row.text(2)))).flatten()
+pub fn under_way(run_id: RunId) -> Option<(pg_sys::Oid, String)> {
+    as_engine(|| query_one(UNDER_WAY, &[run_id.0.into()], |row| row.oid(1).zip(row.text(2)))).flatten()
 }
 
 const REQUEST_CANCEL: &str = "
@@ -71,9 +72,9 @@ const REQUEST_CANCEL: &str = "
     VALUES ($1, $2, $3)
         ON CONFLICT (run_id) DO NOTHING";
 
-pub fn request_cancel(run_id: i64) -> bool {
+pub fn request_cancel(run_id: RunId) -> bool {
     let by = names::role_name(current_user()).unwrap_or_default();
-    as_engine(|| execute(REQUEST_CANCEL, &[run_id.into(), by.as_str().into(), Arg::timestamp(clock::now())])) == 1
+    as_engine(|| execute(REQUEST_CANCEL, &[run_id.0.into(), by.as_str().into(), Arg::timestamp(clock::now())])) == 1
 }
 
 const NOT_ENDED: &str = "
@@ -95,8 +96,8 @@ const NOT_ENDED: &str = "
      ORDER BY r.id";
 
 /// Every run that waits or is queued: (run, owner, JSON of its known fields).
-pub fn not_ended() -> Vec<(i64, pg_sys::Oid, String)> {
-    as_engine(|| query(NOT_ENDED, &[], |row| Some((row.int8(1)?, row.oid(2)?, row.text(3)?))))
+pub fn not_ended() -> Vec<(RunId, pg_sys::Oid, String)> {
+    as_engine(|| query(NOT_ENDED, &[], |row| Some((RunId(row.int8(1)?), row.oid(2)?, row.text(3)?))))
         .into_iter()
         .flatten()
         .collect()
@@ -125,9 +126,9 @@ const FAILED: &str = "
      WHERE h.id = $1";
 
 /// A run that has ended.
-pub fn ended(run_id: i64) -> Option<FailedRun> {
+pub fn ended(run_id: RunId) -> Option<FailedRun> {
     as_engine(|| {
-        query_one(FAILED, &[run_id.into()], |row| {
+        query_one(FAILED, &[run_id.0.into()], |row| {
             Some(FailedRun {
                 owner: row.oid(1)?,
                 status: row.text(2)?,

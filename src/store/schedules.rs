@@ -1,5 +1,5 @@
 //! Schedules (triggers by the clock), and the outcomes of their ticks.
-use automation_core::ids::AutomationId;
+use automation_core::ids::{AutomationId, RunId};
 use pgrx::pg_sys;
 
 use crate::pg::clock::Micros;
@@ -17,7 +17,7 @@ pub struct Schedule {
     pub last_tick: Micros,
     pub next_tick: Option<Micros>,
     /// The run that a tick started last, and its event.
-    pub run: Option<(i64, i64)>,
+    pub run: Option<(RunId, i64)>,
     /// Ticks of it wait for that run to end.
     pub has_waiting: bool,
 }
@@ -90,7 +90,7 @@ fn read(row: &Row<'_>) -> Option<Schedule> {
         timetable: row.text(4)?,
         last_tick: row.int8(5)?,
         next_tick: row.int8(6),
-        run: row.int8(7).zip(row.int8(8)),
+        run: row.int8(7).map(RunId).zip(row.int8(8)),
         has_waiting: row.bool(9)?,
     })
 }
@@ -104,7 +104,8 @@ const MOVE_ON: &str = "
 pub fn move_on(schedule: &Schedule) {
     let (run, event) = schedule.run.unzip();
     let next = schedule.next_tick.map_or(Arg::no_timestamp(), Arg::timestamp);
-    let args = [schedule.id.into(), Arg::timestamp(schedule.last_tick), next, run.into(), event.into()];
+    let args =
+        [schedule.id.into(), Arg::timestamp(schedule.last_tick), next, run.map(|run| run.0).into(), event.into()];
     as_engine(|| execute(MOVE_ON, &args));
 }
 
@@ -120,8 +121,8 @@ const UNDER_WAY: &str = "
         OR EXISTS (SELECT FROM automation_internal.run AS r WHERE r.id = $1)";
 
 /// Is a run queued, executing, or waiting?
-pub fn is_under_way(run: i64, event: i64) -> bool {
-    as_engine(|| query_one(UNDER_WAY, &[run.into(), event.into()], |row| row.bool(1))).flatten().unwrap_or_default()
+pub fn is_under_way(run: RunId, event: i64) -> bool {
+    as_engine(|| query_one(UNDER_WAY, &[run.0.into(), event.into()], |row| row.bool(1))).flatten().unwrap_or_default()
 }
 
 /// A tick and its outcome.
@@ -130,7 +131,7 @@ pub struct NewTick {
     pub tick: Micros,
     pub status: &'static str,
     pub reason: Option<String>,
-    pub run_id: Option<i64>,
+    pub run_id: Option<RunId>,
     /// The tick was missed and is made up for.
     pub made_up: bool,
     /// How many ticks before this one were missed.
@@ -167,7 +168,7 @@ pub fn record(schedule: i64, tick: &NewTick, zone_data: &str, at: Micros) -> boo
         Arg::timestamp(tick.tick),
         tick.status.into(),
         tick.reason.as_deref().into(),
-        tick.run_id.into(),
+        tick.run_id.map(|run| run.0).into(),
         tick.made_up.into(),
         tick.missed.into(),
         zone_data.into(),
@@ -204,8 +205,8 @@ const START_WAITING: &str = "
        AND t.status = 'queued'";
 
 /// A tick that waited starts. False if it does not wait any more.
-pub fn start_waiting(schedule: i64, tick: Micros, run: i64) -> bool {
-    as_engine(|| execute(START_WAITING, &[schedule.into(), Arg::timestamp(tick), run.into()])) == 1
+pub fn start_waiting(schedule: i64, tick: Micros, run: RunId) -> bool {
+    as_engine(|| execute(START_WAITING, &[schedule.into(), Arg::timestamp(tick), run.0.into()])) == 1
 }
 
 const ABANDON: &str = "

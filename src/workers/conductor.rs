@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use automation_core::ids::RunId;
 use automation_core::steady::{Change, Steady};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -101,7 +102,7 @@ struct Conductor {
     /// When the next timer is due, as found by the look at the timers in this turn.
     timer_found: Option<i64>,
     /// The run up to which the sweep has come.
-    swept_to: i64,
+    swept_to: RunId,
     /// Whether the clock on the wall runs as time passes.
     steady: Steady,
     freeze: Freeze,
@@ -158,7 +159,7 @@ impl Conductor {
             timers_from: store::timers::EVER,
             all_timers_at: 0,
             timer_found: None,
-            swept_to: 0,
+            swept_to: RunId(0),
             steady: Steady::default(),
             freeze: Freeze::default(),
             told: Repeats::default(),
@@ -455,7 +456,7 @@ impl Conductor {
     fn sweep(&mut self, now: i64) {
         if let Some(swept) = janitor::sweep_slice(self.swept_to, now) {
             self.pool.work_for(&swept.owners, usize::MAX, now);
-            self.swept_to = swept.last.unwrap_or(0);
+            self.swept_to = swept.last.unwrap_or_default();
         }
     }
 

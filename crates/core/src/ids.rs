@@ -26,6 +26,8 @@ ids! {
     AutomationId(i32);
     /// One version of one automation. Not the version's number, which counts from 1 in each automation.
     VersionId(i32);
+    /// A run. The numbers of bulk jobs come from the same sequence, so that no run and no job have the same one.
+    RunId(i64);
 }
 
 #[cfg(test)]

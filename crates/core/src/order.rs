@@ -3,7 +3,7 @@
 //! an order stands here.
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{AutomationId, VersionId};
+use crate::ids::{AutomationId, RunId, VersionId};
 use crate::machine::JobItem;
 
 /// An order. The word in `do` names the variant.
@@ -35,7 +35,7 @@ pub enum Order {
     /// The first run of a queue has ended: the next one begins.
     Turn { automation_id: AutomationId, key: String },
     /// skip_step(): the run goes on without the step that it waits at.
-    Skip { run_id: i64, wait_no: i32, owner: u32, automation_id: AutomationId, version_id: VersionId },
+    Skip { run_id: RunId, wait_no: i32, owner: u32, automation_id: AutomationId, version_id: VersionId },
     /// A run has ended that ticks of its automation's schedules may have waited for.
     Freed { automation_id: AutomationId },
 }
@@ -45,13 +45,13 @@ pub enum Order {
 pub struct Start {
     pub automation_id: AutomationId,
     pub version_id: VersionId,
-    pub run_id: i64,
+    pub run_id: RunId,
     /// The trigger that the run is counted with; none for a run started by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger_no: Option<i16>,
     /// The run whose step waits for this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<i64>,
+    pub parent: Option<RunId>,
     /// The event that the run is about, if it is not the order itself; as the event log writes an event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
@@ -67,7 +67,7 @@ pub struct Start {
 /// The run repeats one that has failed or was cancelled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Retry {
-    pub retry_of: i64,
+    pub retry_of: RunId,
     /// The state that the failed run had, as the history keeps it.
     #[serde(default)]
     pub state: Option<String>,
@@ -152,27 +152,33 @@ mod tests {
     use super::*;
 
     fn start() -> Start {
-        Start { automation_id: AutomationId(3), version_id: VersionId(7), run_id: 9, ..Start::default() }
+        Start { automation_id: AutomationId(3), version_id: VersionId(7), run_id: RunId(9), ..Start::default() }
     }
 
     fn all() -> Vec<Order> {
-        let retry = Retry { retry_of: 4, state: Some("{}".into()), from_step: Some("a".into()), skip: true };
+        let retry = Retry { retry_of: RunId(4), state: Some("{}".into()), from_step: Some("a".into()), skip: true };
         let row = |backfill, of_step| Some(Row { bulk: 1, item: 2, backfill, of_step });
         let backfill = Some(RowOfBackfill { rows_as: "e".into(), topic: Some("t".into()) });
         let of_step = Some(RowOfStep { step: 5, owner: 10 });
         vec![
             start().order(),
-            Start { parent: Some(2), trigger_no: Some(-1), ..start() }.order(),
+            Start { parent: Some(RunId(2)), trigger_no: Some(-1), ..start() }.order(),
             Start { event: Some("{}".into()), dedup: true, ..start() }.order(),
             Start { retry: Some(retry), ..start() }.order(),
             Start { row: row(backfill, None), ..start() }.order(),
-            Start { row: row(None, of_step), parent: Some(8), ..start() }.order(),
+            Start { row: row(None, of_step), parent: Some(RunId(8)), ..start() }.order(),
             Order::Tick { automation_id: AutomationId(1), schedule_id: 2, tick: 3 },
             Order::Thaw { automation_id: AutomationId(1) },
             Order::Look { kind: "orders".into() },
             Order::Bulk { job: 1, owner: 2, automation_id: AutomationId(3), version_id: VersionId(4), alone: true },
             Order::Turn { automation_id: AutomationId(1), key: "k".into() },
-            Order::Skip { run_id: 1, wait_no: 2, owner: 3, automation_id: AutomationId(4), version_id: VersionId(5) },
+            Order::Skip {
+                run_id: RunId(1),
+                wait_no: 2,
+                owner: 3,
+                automation_id: AutomationId(4),
+                version_id: VersionId(5),
+            },
             Order::Freed { automation_id: AutomationId(1) },
         ]
     }
@@ -186,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_fields_that_statements_of_the_engine_read_stand_at_the_top() {
-        let text = Start { parent: Some(5), ..start() }.order().encode();
+        let text = Start { parent: Some(RunId(5)), ..start() }.order().encode();
         let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!((&json["automation_id"], &json["run_id"], &json["parent"]), (&3.into(), &9.into(), &5.into()));
         assert_eq!(json["do"], "start");
@@ -197,7 +203,7 @@ mod tests {
         let row = Some(Row { bulk: 1, item: 2, backfill: None, of_step: None });
         let fresh = Start { row: row.clone(), ..start() };
         assert_eq!(fresh.item(), Some(JobItem { job: 1, no: 2 }));
-        let retry = Some(Retry { retry_of: 9, state: None, from_step: None, skip: false });
+        let retry = Some(Retry { retry_of: RunId(9), state: None, from_step: None, skip: false });
         assert_eq!(Start { row, retry, ..start() }.item(), None);
         assert!(fresh.keeps_version() && !start().keeps_version());
     }

@@ -3,6 +3,7 @@
 use automation_core::definition::Mode;
 use automation_core::gate::Code;
 use automation_core::gate::mode::{self, ActiveRun, Entry};
+use automation_core::ids::RunId;
 use automation_core::program::Program;
 
 use super::{Refusal, lock_of};
@@ -52,7 +53,7 @@ pub fn lock(claimer: &mut Claimer, run: &mut Run, program: &Program, may_start: 
     }
     let (lock, behind) = (lock_of(run.automation_id, &mark.1), claimer.behind.take());
     let restarts = program.limits.mode == Mode::Restart && claimer.is_worker;
-    let restart = |claimer: &mut Claimer, earlier: &[i64]| {
+    let restart = |claimer: &mut Claimer, earlier: &[RunId]| {
         if restarts && earlier.iter().all(|id| *id < run.id) && may_start() {
             claimer.restarted |= earlier.iter().filter(|id| end_restarted(**id)).count() > 0;
         }
@@ -76,12 +77,12 @@ pub fn lock(claimer: &mut Claimer, run: &mut Run, program: &Program, may_start: 
         && run.parent.is_some_and(|parent| live::has_ancestor_with_key(parent, run.automation_id, &mark.1));
     let mut locked = Vec::new();
     if program.limits.mode == Mode::Restart && !active.is_empty() {
-        let ids: Vec<i64> = active.iter().map(|run| run.id).collect();
+        let ids: Vec<RunId> = active.iter().map(|run| run.id).collect();
         locked = live::lock(&ids);
-        let missing: Vec<i64> = ids.into_iter().filter(|id| !locked.iter().any(|run| run.id == *id)).collect();
+        let missing: Vec<RunId> = ids.into_iter().filter(|id| !locked.iter().any(|run| run.id == *id)).collect();
         let held = live::existing(&missing);
         if !held.is_empty() {
-            let executed: Vec<i64> = held.into_iter().filter(|id| running::executes_elsewhere(*id)).collect();
+            let executed: Vec<RunId> = held.into_iter().filter(|id| running::executes_elsewhere(*id)).collect();
             return restart(claimer, &executed);
         }
         active.retain(|run| !missing.contains(&run.id));

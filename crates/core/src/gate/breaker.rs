@@ -1,5 +1,6 @@
 //! The circuit breaker: an automation whose runs fail one after the other is paused (R003-9).
 
+use crate::ids::RunId;
 use crate::value::Timestamp;
 use serde_json::{Value as Json, json};
 
@@ -49,7 +50,7 @@ impl Breaker {
     }
 
     /// The details that are stored with the automation that the breaker has paused.
-    pub fn disable_details(self, at: Timestamp, last_run: i64, error: &str) -> Json {
+    pub fn disable_details(self, at: Timestamp, last_run: RunId, error: &str) -> Json {
         json!({
             "disabled_by": "system",
             "disabled_at": at.to_string(),

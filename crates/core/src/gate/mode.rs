@@ -5,6 +5,7 @@
 
 use super::{Code, Reason};
 use crate::definition::Mode;
+use crate::ids::RunId;
 
 /// How many runs with the same key there may be if the author does not say.
 pub const DEFAULT_MAX_RUNS: u32 = 10;
@@ -13,7 +14,7 @@ pub const DEFAULT_MAX_RUNS: u32 = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ActiveRun {
     /// Its id.
-    pub id: i64,
+    pub id: RunId,
     /// The run has not begun: it waits for its turn.
     pub queued: bool,
 }
@@ -31,7 +32,7 @@ pub enum Entry {
     /// Cancel these runs in the same transaction, then start.
     Restart {
         /// All runs that are under way, queued ones too.
-        cancel: Vec<i64>,
+        cancel: Vec<RunId>,
     },
     /// Do not start.
     Skip(Reason),
@@ -70,7 +71,7 @@ pub fn enter(mode: Mode, max_runs: Option<u32>, keyed: bool, active: &[ActiveRun
 
 /// The run whose turn it is when a run of mode `queued` has ended: the oldest that waits, if none has begun. `active`
 /// is oldest first and does not hold the run that ended.
-pub fn next_in_queue(active: &[ActiveRun]) -> Option<i64> {
+pub fn next_in_queue(active: &[ActiveRun]) -> Option<RunId> {
     match active.iter().any(|run| !run.queued) {
         true => None,
         false => active.first().map(|run| run.id),

@@ -23,6 +23,7 @@ pub(crate) use waits::{waited, with};
 
 use crate::condition::Condition;
 use crate::expr::{Budget, Scope};
+use crate::ids::RunId;
 use crate::program::{Op, Program, Step, StopStatus};
 use crate::steps;
 use crate::template::Template;
@@ -277,7 +278,7 @@ impl<'p> Machine<'p> {
         self.step_on(place);
     }
 
-    pub fn wait_for_run(&mut self, thread: u32, run: i64, now: i64) {
+    pub fn wait_for_run(&mut self, thread: u32, run: RunId, now: i64) {
         let place = self.place_of(thread);
         let (step, _) = self.current(place);
         let due = self.timeout_of(step, now);

@@ -1,5 +1,6 @@
 //! State of a suspended run: everything that it remembers, and nothing else.
 
+use crate::ids::RunId;
 use crate::value::{Timestamp, Value, tagged};
 use serde::{Deserialize, Serialize};
 
@@ -158,7 +159,7 @@ pub enum WaitFor {
     /// The end of another run.
     Run {
         /// Its number.
-        run: i64,
+        run: RunId,
     },
     /// The end of a bulk job.
     Bulk {
@@ -206,10 +207,10 @@ impl State {
         self.waits().find(|wait| wait.no == no)
     }
 
-    /// The runs and bulk jobs this one waits for.
+    /// The numbers of the runs and bulk jobs this one waits for.
     pub fn children(&self) -> impl Iterator<Item = i64> + '_ {
         self.waits().filter_map(|wait| match wait.what {
-            WaitFor::Run { run } => Some(run),
+            WaitFor::Run { run } => Some(run.0),
             WaitFor::Bulk { job } => Some(job),
             _ => None,
         })

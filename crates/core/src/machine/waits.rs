@@ -2,6 +2,7 @@
 
 use super::{Machine, Record, Wait, WaitFor, error};
 use crate::expr::{Budget, ExprError, References, Scope};
+use crate::ids::RunId;
 use crate::program::Op;
 use crate::steps;
 use crate::value::{Number, Timestamp, Value};
@@ -146,7 +147,7 @@ impl Machine<'_> {
     }
 
     fn abandon(&mut self, wait: &Wait) {
-        if let WaitFor::Run { run: id } | WaitFor::Bulk { job: id } = wait.what {
+        if let WaitFor::Run { run: RunId(id) } | WaitFor::Bulk { job: id } = wait.what {
             self.abandoned.push(id);
         }
     }

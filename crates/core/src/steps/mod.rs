@@ -62,6 +62,7 @@ pub(crate) use wait_until::{look, look_at_news};
 use crate::condition::Condition;
 use crate::definition::StepDef;
 use crate::expr::{Budget, Expr, ExprError, Scope};
+use crate::ids::RunId;
 use crate::machine::Machine;
 use crate::program::{Block, Compiler, Op, Parts, Retry};
 use crate::template::{JsonTemplate, SqlTemplate, Template};
@@ -145,7 +146,7 @@ pub trait Effects {
     /// Puts a message into the outbox. Returns the step's result as JSON.
     fn order(&mut self, message: &Webhook, scope: &dyn Scope) -> Result<String, Self::Error>;
     /// Starts another automation. Returns the number of the run.
-    fn start_run(&mut self, automation: &str, payload: &Value) -> Result<i64, Self::Error>;
+    fn start_run(&mut self, automation: &str, payload: &Value) -> Result<RunId, Self::Error>;
     /// Begins a bulk job over the rows of a query. Returns its number.
     fn start_bulk(&mut self, query: &SqlTemplate, values: &[Value], rate: Option<f64>) -> Result<i64, Self::Error>;
 
@@ -178,7 +179,7 @@ pub enum Done {
     /// The step is done: its result as JSON.
     Result(String),
     /// The step has started this run and is over when the run is.
-    StartedRun(i64),
+    StartedRun(RunId),
     /// The step has begun this bulk job and is over when the job is.
     StartedJob(i64),
 }

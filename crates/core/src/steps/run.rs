@@ -65,7 +65,8 @@ pub(crate) fn ended(
 ) {
     let WaitFor::Run { run } = wait.what else { return };
     let entry = |name: &str, value: Value| (Arc::from(name), value);
-    let fields = vec![entry("run_id", Value::int(run)), entry("status", Value::text(status)), entry("result", output)];
+    let fields =
+        vec![entry("run_id", Value::int(run.0)), entry("status", Value::text(status)), entry("result", output)];
     if status == "completed" || status == "skipped" {
         return machine.resolved(place, wait.step, Some(wait.since), Value::object(fields));
     }

@@ -2,6 +2,7 @@
 
 use super::cases;
 use automation_core::definition;
+use automation_core::ids::RunId;
 use automation_core::machine::{Cause, Machine, Next, State, error};
 use automation_core::program::{StopStatus, compile};
 use automation_core::value::{Timestamp, Value};
@@ -171,7 +172,7 @@ proptest! {
                         _ if !answers[step % answers.len()] => machine.fail(thread, error("22012", "no", None), now),
                         automation_core::program::Action::Run(_) => {
                             child += 1;
-                            machine.wait_for_run(thread, child, now);
+                            machine.wait_for_run(thread, RunId(child), now);
                         }
                         _ => machine.succeed(thread, Value::int(1)),
                     },

@@ -4,6 +4,7 @@ use crate::actors::Simulation;
 use crate::database::*;
 use crate::executor::{fits, key_of, world};
 use automation_core::expr::Budget;
+use automation_core::ids::RunId;
 use automation_core::machine::{Cause, Machine, Next, State, WaitFor, Woke, error};
 use automation_core::program::{Action, Program, StopStatus};
 use automation_core::steps::Publish;
@@ -54,7 +55,7 @@ pub fn at_rest(simulation: &Simulation) -> Result<(), String> {
                     _ => false,
                 }),
                 WaitFor::Signal { .. } => db.signals.values().any(|signal| fits(&wait, signal)),
-                WaitFor::Run { run } => db.ended.contains_key(run),
+                WaitFor::Run { run } => db.ended.contains_key(&run.0),
                 _ => wakes(Cause::Timer, None),
             };
             if missed {
@@ -100,7 +101,7 @@ pub fn replay(program: &Program, run: i64, moves: &[Move], status: &str, output:
                     Performed::Failed(step)
                 }
                 Some(Performed::Started(_, child)) => {
-                    machine.wait_for_run(thread, *child, world.now);
+                    machine.wait_for_run(thread, RunId(*child), world.now);
                     Performed::Started(step, *child)
                 }
                 _ => {

@@ -256,7 +256,7 @@ pub fn sources(machine: &Machine<'_>, wait: &Wait, world: &World) -> Vec<Source>
         }
         WaitFor::Event { topic } => vec![Source::Topic(topic.clone())],
         WaitFor::Signal { name, .. } => vec![Source::Signal(name.clone())],
-        WaitFor::Run { run } => vec![Source::Run(*run)],
+        WaitFor::Run { run } => vec![Source::Run(run.0)],
         _ => Vec::new(),
     }
 }

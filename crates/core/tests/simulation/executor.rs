@@ -4,6 +4,7 @@ use crate::actors::{Lock, Pending, Protocol, Simulation};
 use crate::checks;
 use crate::database::*;
 use automation_core::expr::Budget;
+use automation_core::ids::RunId;
 use automation_core::machine::{Cause, Machine, Next, State, Wait, WaitFor, Woke, error};
 use automation_core::program::{Action, StopStatus};
 use automation_core::steps::{Publish, Run};
@@ -134,7 +135,7 @@ impl Simulation {
                     None => due,
                 }
             }
-            (WaitFor::Run { run: child }, _) => match self.db.ended.get(child) {
+            (WaitFor::Run { run: child }, _) => match self.db.ended.get(&child.0) {
                 Some((status, output)) => {
                     let (status, output) = ((*status).to_owned(), output.clone());
                     Some(Cause::Ended { status, output, error: Value::Null })
@@ -252,7 +253,7 @@ impl Simulation {
                 let number = automation.trim_start_matches('a').parse().expect("a0, a1, ...");
                 let event = Event::Started { run: child, automation: number, parent: Some(walk.run) };
                 walk.pending.writes.push(Write::Event(self.next_id(), event));
-                machine.wait_for_run(thread, child, self.now);
+                machine.wait_for_run(thread, RunId(child), self.now);
                 Performed::Started(step, child)
             }
             Action::Publish(Publish { payload, .. }) => {

@@ -1,6 +1,7 @@
 //! Functions for entities and events: watching tables, states of entities, emitting.
 use crate::capture::state::change_state;
 use crate::definitions::tenant_view::check_tenant;
+use automation_core::ids::EventId;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -56,12 +57,17 @@ fn unwatch_table(rel: Regclass) -> Result<bool, ErrorReport> {
     attach::unwatch(rel.0).or_report()
 }
 
+/// The id of an event as SQL has it.
+fn number(event: Option<EventId>) -> Option<i64> {
+    event.map(|event| event.0)
+}
+
 /// Gives an entity without a table its state; an event if that is a real change.
 #[pg_extern]
 fn set_state(kind: Text, id: Text, state: Jsonb) -> Result<Option<i64>, ErrorReport> {
     let kind = &*kind;
     let id = &*id;
-    change_state(kind, id, |_| Ok(Some(state.0))).or_report()
+    change_state(kind, id, |_| Ok(Some(state.0))).map(number).or_report()
 }
 
 /// Merges fields into the state of an entity without a table; a null field is removed.
@@ -86,6 +92,7 @@ fn patch_state(kind: Text, id: Text, patch: Jsonb) -> Result<Option<i64>, ErrorR
         }
         Ok(Some(serde_json::Value::Object(state)))
     })
+    .map(number)
     .or_report()
 }
 
@@ -94,7 +101,7 @@ fn patch_state(kind: Text, id: Text, patch: Jsonb) -> Result<Option<i64>, ErrorR
 fn remove_state(kind: Text, id: Text) -> Result<Option<i64>, ErrorReport> {
     let kind = &*kind;
     let id = &*id;
-    change_state(kind, id, |_| Ok(None)).or_report()
+    change_state(kind, id, |_| Ok(None)).map(number).or_report()
 }
 
 /// Current state of an entity as expressions see it, NULL if there is none.
@@ -127,6 +134,7 @@ fn emit(
     topic
         .ok_or_else(|| EngineError::null_argument("topic"))
         .and_then(|topic| emit_event(topic, &payload, dedup_key, tenant))
+        .map(|event| event.0)
         .or_report()
 }
 
@@ -143,7 +151,7 @@ fn check_dedup_key(key: Option<&str>) -> EngineResult<()> {
     }
 }
 
-fn emit_event(topic: &str, payload: &Json, dedup_key: Option<&str>, tenant: Option<&str>) -> EngineResult<i64> {
+fn emit_event(topic: &str, payload: &Json, dedup_key: Option<&str>, tenant: Option<&str>) -> EngineResult<EventId> {
     topics::check_published(topic)?;
     check_tenant(tenant)?;
     check_dedup_key(dedup_key)?;
@@ -151,7 +159,7 @@ fn emit_event(topic: &str, payload: &Json, dedup_key: Option<&str>, tenant: Opti
     let tenant = tenant.or(own.as_deref());
     if let Some(key) = dedup_key {
         let first = claim_dedup(tenant, topic, key);
-        if first != 0 {
+        if first != EventId(0) {
             return Ok(first);
         }
     }

@@ -1,5 +1,5 @@
 //! Starting a run as if an event had happened (R001-52): an event of the same shape, and the same one twice is one run.
-use automation_core::ids::RunId;
+use automation_core::ids::{EventId, RunId};
 use automation_core::order::Start;
 use std::rc::Rc;
 
@@ -73,7 +73,7 @@ fn start(named: &Named<'_>, given: &Json) -> EngineResult<i64> {
     let tenant = event.tenant.as_deref();
     let fingerprint = format!("{} {same}", known.id);
     let (first, key) = events::claim_fingerprint(tenant, &topic, &fingerprint, clock::engine_now(), SAME_FOR);
-    if let Some(run) = (first != 0).then(|| run_of(first)).flatten() {
+    if let Some(run) = (first != EventId(0)).then(|| run_of(first)).flatten() {
         return Ok(run.0);
     }
     let run_id = RunId(next_id("run_id_seq"));
@@ -92,7 +92,7 @@ fn start(named: &Named<'_>, given: &Json) -> EngineResult<i64> {
 }
 
 /// The run that an order started.
-fn run_of(order: i64) -> Option<RunId> {
+fn run_of(order: EventId) -> Option<RunId> {
     Some(events::one(order)?.start()?.run_id)
 }
 
@@ -158,7 +158,7 @@ fn made_up(name: &str, given: &Json, tenant: Option<&str>) -> EngineResult<Event
             .detail(format!("It is tenant \"{tenant}\"'s.")));
     }
     Ok(Event {
-        id: 0,
+        id: EventId(0),
         xid: 0,
         occurred_at: clock::engine_now(),
         cause_run: None,

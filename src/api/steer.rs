@@ -291,7 +291,7 @@ fn redrive_letter(id: i64) -> EngineResult<i64> {
                 return Err(EngineError::wrong_state(format!("cannot redrive dead letter {id}"))
                     .detail("Neither its run nor its event is kept any more."));
             };
-            events::append_again(&event)
+            events::append_again(&event).0
         }
     };
     log::forget_letter(id);

@@ -1,5 +1,6 @@
 //! Entities without a table: their state is kept by the engine, and a change of it is an event like the change of a
 //! row.
+use automation_core::ids::EventId;
 use automation_core::topic::grants::Right;
 use automation_core::value::Value;
 
@@ -17,7 +18,7 @@ use crate::store::{automations, log};
 type Json = serde_json::Value;
 
 /// Performs a store_state step: gives an entity its state, or removes it if that is null.
-pub fn store_state(kind: &str, id: &str, state: &str) -> Result<Option<i64>, PgError> {
+pub fn store_state(kind: &str, id: &str, state: &str) -> Result<Option<EventId>, PgError> {
     let state: Json = serde_json::from_str(state).map_err(|error| PgError::new("22023", error.to_string()))?;
     change_state(kind, id, |_| Ok((!state.is_null()).then_some(state))).map_err(|error| error.to_pg())
 }
@@ -28,7 +29,7 @@ pub fn change_state(
     kind: &str,
     id: &str,
     change: impl FnOnce(Option<&Json>) -> EngineResult<Option<Json>>,
-) -> EngineResult<Option<i64>> {
+) -> EngineResult<Option<EventId>> {
     if id.is_empty() || id.len() > 1000 || id.contains('\0') {
         return Err(EngineError::invalid("an entity's id has 1 to 1000 bytes"));
     }
@@ -119,7 +120,7 @@ pub fn difference(old: Option<&Json>, new: Option<&Json>) -> Option<Difference> 
     Some(Difference { op, changed, prev: prev.to_string(), next: Json::Object(next).to_string() })
 }
 
-fn record_difference(kind: &str, id: &str, old: Option<&Json>, new: Option<&Json>) -> Option<i64> {
+fn record_difference(kind: &str, id: &str, old: Option<&Json>, new: Option<&Json>) -> Option<EventId> {
     let Difference { op, changed, prev, next } = difference(old, new)?;
     if op == Op::Updated && changed.is_empty() {
         return None;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use automation_core::derive::{Derived, Deriver, derive_with};
+use automation_core::ids::EventId;
 use automation_core::topic::engine::hears;
 use pgrx::pg_sys;
 
@@ -32,7 +33,7 @@ pub struct DerivedTopic {
 }
 
 /// The topics that the events of a batch have beside their own, by the number of the event. Most have none.
-pub type Topics = HashMap<i64, Vec<DerivedTopic>>;
+pub type Topics = HashMap<EventId, Vec<DerivedTopic>>;
 
 /// The rules of each kind, in the order of registration.
 #[derive(Default)]

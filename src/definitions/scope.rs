@@ -109,7 +109,7 @@ impl<'a> EventScope<'a> {
         let event = self.event;
         let text = |text: Option<&str>| text.map_or(Value::Null, Value::text);
         Ok(Some(match name {
-            "event_id" => Value::int(event.id),
+            "event_id" => Value::int(event.id.0),
             "topic" => self.topic.map_or_else(|| Value::text(event.topic()), Value::text),
             "op" => Value::text(event.op.verb()),
             "kind" => text(event.kind.as_deref()),

@@ -2,6 +2,8 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
+use automation_core::ids::EventId;
+
 use super::events::Event;
 use super::ids;
 use super::scan::LogScan;
@@ -273,7 +275,7 @@ fn read_between(
         rows.sort_unstable_by_key(|(id, _)| *id);
         rows.truncate(limit);
         let last = rows.last().map_or(above, |(id, _)| *id);
-        events.retain(|event| event.id <= last);
+        events.retain(|event| event.id <= EventId(last));
         events.sort_by_key(|event| event.id);
     }
     let members = rows.iter().filter(|(_, verdict)| *verdict != Use::Skip).count();

@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use automation_core::ids::RunId;
+use automation_core::ids::{EventId, RunId};
 use automation_core::order::{Order, Start};
 use automation_core::topic::engine;
 use pgrx::pg_sys;
@@ -129,13 +129,13 @@ pub fn current_command() -> pg_sys::CommandId {
 
 /// Appends one event to the log, behind the events that wait to be inserted, and arms the wake-up for this
 /// transaction's commit. Returns its id.
-pub fn append_event(event: &NewEvent<'_>) -> i64 {
+pub fn append_event(event: &NewEvent<'_>) -> EventId {
     // The row is inserted without a statement that Postgres would refuse.
     read_only::refuse_insert();
     insert_buffered();
     buffer_event(event, current_command());
     insert_buffered();
-    pending::last_id()
+    EventId(pending::last_id())
 }
 
 /// Appends an order to move runs that wait. It is carried out by the router after this transaction's commit.
@@ -268,7 +268,7 @@ fn settle(work: impl FnOnce(&mut Pending)) {
 /// An event as it was read back.
 #[derive(Clone, Debug)]
 pub struct Event {
-    pub id: i64,
+    pub id: EventId,
     pub xid: u64,
     pub occurred_at: Micros,
     pub cause_run: Option<RunId>,
@@ -306,7 +306,7 @@ impl Event {
     }
 
     fn read_columns(row: &Row<'_>, column: impl Fn(usize) -> usize) -> Option<Event> {
-        let id = row.int8(column(0))?;
+        let id = EventId(row.int8(column(0))?);
         let op = row.char(column(7)).and_then(Op::from_code)?;
         let prev = row.text(column(15));
         let changed = match (op, &prev, row.is_null(column(14))) {
@@ -369,7 +369,7 @@ impl Event {
         let oid = |name: &str| json[name].as_u64().map(|oid| pg_sys::Oid::from(oid as u32));
         let changed = json["changed"].as_array().into_iter().flatten();
         Some(Event {
-            id: json["id"].as_i64()?,
+            id: EventId(json["id"].as_i64()?),
             xid: json["xid"].as_u64()?,
             occurred_at: json["occurred_at"].as_i64()?,
             cause_run: json["cause_run"].as_i64().map(RunId),
@@ -420,7 +420,7 @@ impl Event {
     pub fn ordered(&self) -> Option<Event> {
         let event = Event::from_json(self.start()?.event.as_deref()?)?;
         // An event that was made up for the start has no id of its own and takes that of its order.
-        Some(if event.id == 0 { Event { id: self.id, xid: self.xid, ..event } } else { event })
+        Some(if event.id == EventId(0) { Event { id: self.id, xid: self.xid, ..event } } else { event })
     }
 
     /// The event as it is heard on a derived topic; None for its own.
@@ -449,7 +449,7 @@ fn names_in(object: &str) -> Vec<String> {
 }
 
 /// Puts an event into the log once more, because the first time it could not be routed. Returns the new id.
-pub fn append_again(event: &Event) -> i64 {
+pub fn append_again(event: &Event) -> EventId {
     fn bytes(text: &Option<String>) -> Option<&[u8]> {
         text.as_deref().map(str::as_bytes)
     }
@@ -474,8 +474,8 @@ pub fn append_again(event: &Event) -> i64 {
 }
 
 /// One event by its id, without a check of the caller's rights.
-pub fn one(id: i64) -> Option<Event> {
-    identity::as_engine(|| query_one(ONE, &[id.into()], |row| Event::read(row, 1)).flatten())
+pub fn one(id: EventId) -> Option<Event> {
+    identity::as_engine(|| query_one(ONE, &[id.0.into()], |row| Event::read(row, 1)).flatten())
 }
 
 const ONE: &str = "
@@ -493,8 +493,9 @@ pub const MANY: &str = "
        AND e.occurred_at <= $3";
 
 /// Events by id; the times, between which all of them lie, spare the partitions that cannot hold them.
-pub fn many(ids: &[i64], from: Micros, to: Micros) -> Vec<Event> {
-    let args = [Arg::int8s(ids), Arg::timestamp(from), Arg::timestamp(to)];
+pub fn many(ids: &[EventId], from: Micros, to: Micros) -> Vec<Event> {
+    let numbers: Vec<i64> = ids.iter().map(|id| id.0).collect();
+    let args = [Arg::int8s(&numbers), Arg::timestamp(from), Arg::timestamp(to)];
     identity::as_engine(|| query(MANY, &args, |row| Event::read(row, 1))).into_iter().flatten().collect()
 }
 
@@ -509,9 +510,9 @@ const NAME_DEDUP: &str = "
      WHERE d.role = $5 AND d.tenant = COALESCE($1, '') AND d.topic = $2 AND d.dedup_key = $3";
 
 /// Claims a dedup key of the current user's: 0 if it was free, else the id of the event that has it.
-pub fn claim_dedup(tenant: Option<&str>, topic: &str, key: &str) -> i64 {
+pub fn claim_dedup(tenant: Option<&str>, topic: &str, key: &str) -> EventId {
     let args: [Arg; 4] = [tenant.into(), topic.into(), key.into(), identity::current_user().into()];
-    identity::as_engine(|| query_one(CLAIM_DEDUP, &args, |row| row.int8(1))).flatten().unwrap_or_default()
+    identity::as_engine(|| query_one(CLAIM_DEDUP, &args, |row| row.int8(1).map(EventId))).flatten().unwrap_or_default()
 }
 
 const CLAIM_START: &str = "
@@ -523,7 +524,7 @@ const CLAIM_START: &str = "
  RETURNING d.event_id, d.dedup_key";
 
 /// Claims the fingerprint of something for a time: 0 and the key if it was free, else the id of the event that has it.
-pub fn claim_fingerprint(tenant: Option<&str>, topic: &str, of: &str, now: Micros, ttl: Micros) -> (i64, String) {
+pub fn claim_fingerprint(tenant: Option<&str>, topic: &str, of: &str, now: Micros, ttl: Micros) -> (EventId, String) {
     let args: [Arg; 6] = [
         tenant.into(),
         topic.into(),
@@ -532,12 +533,12 @@ pub fn claim_fingerprint(tenant: Option<&str>, topic: &str, of: &str, now: Micro
         Arg::timestamp(now - ttl),
         identity::current_user().into(),
     ];
-    let read = |row: &Row<'_>| row.int8(1).zip(row.text(2));
+    let read = |row: &Row<'_>| row.int8(1).map(EventId).zip(row.text(2));
     identity::as_engine(|| query_one(CLAIM_START, &args, read)).flatten().unwrap_or_default()
 }
 
 /// Says which event a claimed key belongs to.
-pub fn name_dedup(tenant: Option<&str>, topic: &str, key: &str, event: i64) {
-    let args: [Arg; 5] = [tenant.into(), topic.into(), key.into(), event.into(), identity::current_user().into()];
+pub fn name_dedup(tenant: Option<&str>, topic: &str, key: &str, event: EventId) {
+    let args: [Arg; 5] = [tenant.into(), topic.into(), key.into(), event.0.into(), identity::current_user().into()];
     identity::as_engine(|| execute(NAME_DEDUP, &args));
 }

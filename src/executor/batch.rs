@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Instant;
 
-use automation_core::ids::RunId;
+use automation_core::ids::{EventId, RunId, WaitNo};
 use pgrx::pg_sys;
 
 use super::cancelled::Cancelled;
@@ -118,7 +118,7 @@ pub fn turn(claimer: &mut Claimer, work: Work) -> Turn {
 
 /// Evaluates once more the waits that this claimer has armed, in a snapshot taken after the commit that armed them. A
 /// wait that cannot be evaluated now keeps its timer, with which the conductor queues it again.
-pub fn look_at_armed(claimer: &mut Claimer, armed: &[(RunId, i32)]) -> Turn {
+pub fn look_at_armed(claimer: &mut Claimer, armed: &[(RunId, WaitNo)]) -> Turn {
     let mut batch = Batch::default();
     claimer.begin();
     claimer.shares = claimer.is_worker && armed.len() > 1;
@@ -161,7 +161,7 @@ struct Batch {
     ended: Vec<EndedRun>,
     suspended: Vec<Suspension>,
     /// Waits that were evaluated once more after the commit that armed them.
-    disarmed: Vec<(RunId, i32)>,
+    disarmed: Vec<(RunId, WaitNo)>,
     done: Vec<i64>,
     undone: Vec<i64>,
     turn: Turn,
@@ -186,7 +186,7 @@ impl Woken {
     }
 
     /// Locks the runs that are to be woken.
-    fn lock(claimed: &[Dispatch], events: &HashMap<i64, Rc<Event>>) -> Woken {
+    fn lock(claimed: &[Dispatch], events: &HashMap<EventId, Rc<Event>>) -> Woken {
         let mut nudges: HashMap<RunId, Vec<Nudge>> = HashMap::new();
         for dispatch in claimed.iter().filter(|dispatch| dispatch.reason.wakes()) {
             let event = dispatch.cause.and_then(|(id, _)| events.get(&id));
@@ -207,7 +207,7 @@ impl Woken {
 
 /// A window of the queue: dispatches that were claimed together, with their events and runs.
 struct Window {
-    events: HashMap<i64, Rc<Event>>,
+    events: HashMap<EventId, Rc<Event>>,
     woken: Woken,
     cancelled: Cancelled,
     /// Dispatches that other executors execute alone.
@@ -237,7 +237,7 @@ impl Window {
     }
 
     /// The event as the automation of a dispatch sees it.
-    fn seen(&self, dispatch: &Dispatch, event: i64) -> Option<Rc<Event>> {
+    fn seen(&self, dispatch: &Dispatch, event: EventId) -> Option<Rc<Event>> {
         self.events.get(&event).map(|event| as_seen(&self.columns, dispatch, event))
     }
 }
@@ -383,13 +383,13 @@ impl Batch {
     }
 }
 
-fn read_events(claimed: &[Dispatch]) -> HashMap<i64, Rc<Event>> {
+fn read_events(claimed: &[Dispatch]) -> HashMap<EventId, Rc<Event>> {
     let own = claimed.iter().filter(|dispatch| dispatch.reason.starts()).map(|d| (d.event_id, d.event_at));
-    let wanted: Vec<(i64, Micros)> = own.chain(claimed.iter().filter_map(|dispatch| dispatch.cause)).collect();
+    let wanted: Vec<(EventId, Micros)> = own.chain(claimed.iter().filter_map(|dispatch| dispatch.cause)).collect();
     if wanted.is_empty() {
         return HashMap::new();
     }
-    let ids: Vec<i64> = wanted.iter().map(|(id, _)| *id).collect();
+    let ids: Vec<EventId> = wanted.iter().map(|(id, _)| *id).collect();
     let times = wanted.iter().map(|(_, at)| *at);
     let (from, to) = (times.clone().min().unwrap_or_default(), times.max().unwrap_or_default());
     events::many(&ids, from, to).into_iter().map(|event| (event.id, Rc::new(event))).collect()

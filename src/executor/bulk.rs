@@ -7,7 +7,7 @@
 use crate::runs::in_hand;
 use crate::signal::running::{self, Task};
 use automation_core::bulk::{self as decide, JobState};
-use automation_core::ids::RunId;
+use automation_core::ids::{RunId, WaitNo};
 
 use super::bulk_rows::{self, Begun};
 use super::claimer::Claimer;
@@ -60,7 +60,7 @@ pub fn standing(claimer: &mut Claimer, job: i64) -> Standing {
 
 /// May tending the job take long? Then it has a transaction of its own.
 pub fn takes_long(dispatch: &Dispatch) -> bool {
-    dispatch.wait_no != 0
+    dispatch.wait_no != WaitNo::NONE
 }
 
 /// Tends a job.
@@ -221,7 +221,7 @@ fn enter(job: &Job) -> Option<provenance::Entered> {
 /// Reports the end of a job, once: in the transaction in which it ends.
 fn finish(job: &Job, now: Micros) {
     bulk::finish(job.id, now);
-    timers::delete(&[(RunId(job.id), 0)]);
+    timers::delete(&[(RunId(job.id), WaitNo::NONE)]);
     let counts = &job.counts;
     let payload = serde_json::json!({
         "job": job.id,

@@ -1,6 +1,6 @@
 //! The rows of a bulk job: reads them from its query, checks whether they are for the automation, and orders their
 //! runs.
-use automation_core::ids::RunId;
+use automation_core::ids::{EventId, RunId};
 use automation_core::order::{Row, RowOfBackfill, RowOfStep, Start};
 use std::rc::Rc;
 
@@ -175,7 +175,7 @@ impl Orders {
     fn event(&self, item: &Item) -> Event {
         let text = item.data.as_ref().map(|row| server_text::read(row).into_owned());
         let mut event = Event {
-            id: 0,
+            id: EventId(0),
             xid: 0,
             occurred_at: self.now,
             cause_run: self.job.cause_run,

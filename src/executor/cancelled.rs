@@ -2,7 +2,7 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use automation_core::ids::RunId;
+use automation_core::ids::{EventId, RunId};
 
 use super::bulk::{self, Standing};
 use super::claimer::Claimer;
@@ -29,7 +29,7 @@ impl Cancelled {
     pub fn of<'l>(
         claimer: &mut Claimer,
         claimed: &[Dispatch],
-        events: &HashMap<i64, Rc<Event>>,
+        events: &HashMap<EventId, Rc<Event>>,
         live: impl Iterator<Item = &'l LiveRun>,
     ) -> Cancelled {
         let ordered =

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
-use automation_core::ids::{AutomationId, RunId};
+use automation_core::ids::{AutomationId, RunId, WaitNo};
 use automation_core::sharing::Apart;
 use pgrx::pg_sys;
 
@@ -31,10 +31,10 @@ pub struct Claimer {
     /// Automations with a run that was too slow to share a transaction.
     pub apart: Apart,
     /// Waits armed in the current transaction, to be evaluated once more after its commit.
-    pub armed: Vec<(RunId, i32)>,
+    pub armed: Vec<(RunId, WaitNo)>,
     /// Waits (0: the run itself) that could not be decided because a row is locked by another transaction; their
     /// dispatches stay queued.
-    pub unsettled: HashSet<(RunId, i32)>,
+    pub unsettled: HashSet<(RunId, WaitNo)>,
     /// Number of wake-ups that only the sweep found, in the current transaction.
     pub rescued: i64,
     /// Keys (automation, key) that a run of the batch has locked, in modes other than `parallel`: its effect on them is

@@ -2,7 +2,7 @@
 //! a step of a kind has, and with which values.
 #![allow(unsafe_code)]
 use automation_core::expr::{ExprError, Scope};
-use automation_core::ids::RunId;
+use automation_core::ids::{EventId, RunId};
 use automation_core::machine::Machine;
 use automation_core::steps::Effects;
 use automation_core::template::SqlTemplate;
@@ -62,7 +62,7 @@ impl Effects for Performing<'_> {
         step::call_function(self.version, self.place, function, argument)
     }
 
-    fn publish(&mut self, topic: &str, payload: &Value) -> Result<i64, PgError> {
+    fn publish(&mut self, topic: &str, payload: &Value) -> Result<EventId, PgError> {
         let text = payload.to_json();
         server_text::check(topic)?;
         server_text::check(&text)?;
@@ -95,7 +95,7 @@ impl Effects for Performing<'_> {
         Ok(())
     }
 
-    fn store_state(&mut self, kind: &str, entity: &str, state: &Value) -> Result<Option<i64>, PgError> {
+    fn store_state(&mut self, kind: &str, entity: &str, state: &Value) -> Result<Option<EventId>, PgError> {
         let state = state.to_json();
         for text in [kind, entity, state.as_str()] {
             server_text::check(text)?;

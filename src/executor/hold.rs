@@ -6,7 +6,7 @@
 //! are evaluated.
 use crate::runs::holds::remove;
 use crate::runs::run::of_dwell;
-use automation_core::ids::RunId;
+use automation_core::ids::{RunId, WaitNo};
 use automation_core::order::Start;
 use std::rc::Rc;
 
@@ -399,8 +399,13 @@ fn not_readable(error: Unreadable) -> Why {
 }
 
 fn set_timer(run_id: RunId, due_at: Micros, run: &Run) {
-    let waiter =
-        Waiter { run_id, wait_no: 0, owner: run.owner, automation_id: run.automation_id, version_id: run.version_id };
+    let waiter = Waiter {
+        run_id,
+        wait_no: WaitNo::NONE,
+        owner: run.owner,
+        automation_id: run.automation_id,
+        version_id: run.version_id,
+    };
     identity::as_engine(|| timers::insert(&[Timer { due_at, waiter, kind: TimerKind::Held }]));
     crate::signal::at_commit::timer_at_commit(due_at);
 }

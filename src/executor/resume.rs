@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use automation_core::definition::OnPause;
+use automation_core::ids::{EventId, WaitNo};
 use automation_core::machine::{Cause, Machine, State, Wait, WaitFor, Woke, error};
 use automation_core::program::StopStatus;
 use automation_core::run_state::Pause;
@@ -40,7 +41,7 @@ use crate::store::signals::{self, Taken};
 /// The reason to evaluate a wait.
 #[derive(Clone, Debug)]
 pub struct Nudge {
-    pub wait_no: i32,
+    pub wait_no: WaitNo,
     pub reason: Reason,
     /// The event that may end the wait.
     pub event: Option<Rc<Event>>,
@@ -192,7 +193,7 @@ struct Looked {
     /// One of the waits is over.
     moved: bool,
     /// The waits that are not over, and why they were evaluated.
-    in_vain: Vec<(i32, Reason)>,
+    in_vain: Vec<(WaitNo, Reason)>,
 }
 
 fn look(
@@ -222,14 +223,14 @@ fn look(
 }
 
 /// No wait ended; the time of the next evaluation may have changed.
-fn stays(live: &LiveRun, machine: &mut Machine<'_>, world: &RunScope<'_>, looked_at: &[(i32, Reason)]) -> Outcome {
+fn stays(live: &LiveRun, machine: &mut Machine<'_>, world: &RunScope<'_>, looked_at: &[(WaitNo, Reason)]) -> Outcome {
     look_again(live, machine, world, looked_at);
     suspend::warn(live, machine);
     Outcome::Stays
 }
 
 /// Sets the timers for the next evaluation of waits that did not end.
-fn look_again(live: &LiveRun, machine: &Machine<'_>, world: &RunScope<'_>, looked_at: &[(i32, Reason)]) {
+fn look_again(live: &LiveRun, machine: &Machine<'_>, world: &RunScope<'_>, looked_at: &[(WaitNo, Reason)]) {
     for wait in machine.state.waits() {
         for (_, reason) in looked_at.iter().filter(|(no, _)| *no == wait.no) {
             suspend::look_later(live, machine, wait, *reason, world);
@@ -325,7 +326,7 @@ fn waited(
 /// own.
 fn by_nudge(
     machine: &mut Machine<'_>,
-    no: i32,
+    no: WaitNo,
     note: Option<&WaitNote>,
     topic: &str,
     event: &Rc<Event>,
@@ -351,7 +352,7 @@ fn heard(derivers: &derived::Derivers, pattern: &str, event: &Rc<Event>, world: 
 /// Does an event end the wait?
 fn by_event(
     machine: &mut Machine<'_>,
-    no: i32,
+    no: WaitNo,
     note: Option<&WaitNote>,
     topic: &str,
     event: &Event,
@@ -372,7 +373,7 @@ fn wanted(machine: &Machine<'_>, pattern: &str, event: &Event, world: &RunScope<
 /// Was the event in the log already when the wait began?
 fn was_seen(seen: &Seen, event: &Event) -> bool {
     if event.xid == seen.xid {
-        return event.id <= seen.up_to;
+        return event.id <= EventId(seen.up_to);
     }
     Snapshot::parse(&seen.snapshot).is_some_and(|snapshot| snapshot.sees(event.xid))
 }
@@ -381,7 +382,7 @@ fn was_seen(seen: &Seen, event: &Event) -> bool {
 fn by_log(
     machine: &mut Machine<'_>,
     step: usize,
-    no: i32,
+    no: WaitNo,
     note: Option<&WaitNote>,
     topic: &str,
     world: &RunScope<'_>,
@@ -415,7 +416,7 @@ fn by_log(
             }
         }
         match last.filter(|_| more) {
-            Some(last) => above = last,
+            Some(last) => above = last.0,
             None => return Woke::NotYet,
         }
     }
@@ -423,7 +424,13 @@ fn by_log(
 
 /// Searches the end of the log. The router takes a timer only when it has routed all events visible to it, so the
 /// events that it has not routed are there.
-fn by_newest(machine: &mut Machine<'_>, no: i32, note: Option<&WaitNote>, topic: &str, world: &RunScope<'_>) -> Woke {
+fn by_newest(
+    machine: &mut Machine<'_>,
+    no: WaitNo,
+    note: Option<&WaitNote>,
+    topic: &str,
+    world: &RunScope<'_>,
+) -> Woke {
     let derivers = derived::current();
     let newest = crate::event_log::cursor::newest_events().into_iter();
     for event in newest.flat_map(|event| heard(&derivers, topic, &Rc::new(event), world)) {

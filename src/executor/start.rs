@@ -1,5 +1,6 @@
 //! The beginning of a run: takes it through the gates and then through its first steps.
 use crate::runs::error::error_json;
+use automation_core::ids::WaitNo;
 use automation_core::order::Start;
 use std::rc::Rc;
 
@@ -42,7 +43,7 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
             return Outcome::Ended(run.ended(Ending::Cancelled, Some("cancelled")));
         }
         Standing::Undecided => {
-            claimer.unsettled.insert((run.id, 0));
+            claimer.unsettled.insert((run.id, WaitNo::NONE));
             return Outcome::Stays;
         }
     }
@@ -65,7 +66,7 @@ pub fn start(claimer: &mut Claimer, mut run: Run, active: bool, ordered: &Event)
         match automations::stays_as_it_is(run.automation_id, tenant) {
             Some(now) => active = now,
             None => {
-                claimer.unsettled.insert((run.id, 0));
+                claimer.unsettled.insert((run.id, WaitNo::NONE));
                 return Outcome::Stays;
             }
         }
@@ -115,7 +116,7 @@ fn origin(run: &Run, version: &Version, order: &Start) -> Origin {
 pub fn refused(claimer: &mut Claimer, run: &Run, refusal: Refusal) -> Outcome {
     let reason = match refusal {
         Refusal::Later => {
-            claimer.unsettled.insert((run.id, 0));
+            claimer.unsettled.insert((run.id, WaitNo::NONE));
             return Outcome::Stays;
         }
         Refusal::Failed(reason, error) => {

@@ -3,6 +3,7 @@
 //! same is restored and counted.
 use std::collections::HashSet;
 
+use automation_core::ids::WaitNo;
 use automation_core::machine::{Cause, Machine, Wait, WaitFor, Woke};
 
 use super::claimer::Claimer;
@@ -93,7 +94,7 @@ fn missing_timers(
     machine: &Machine<'_>,
     waits: &[Wait],
     world: &RunScope<'_>,
-    set: &HashSet<(i32, TimerKind)>,
+    set: &HashSet<(WaitNo, TimerKind)>,
 ) -> Vec<Timer> {
     let of_waits = waits.iter().flat_map(|wait| suspend::timers_of(live, machine, wait, world));
     of_waits

@@ -1,5 +1,5 @@
 //! Writes all rows that a batch leaves behind, at its end.
-use automation_core::ids::RunId;
+use automation_core::ids::{RunId, WaitNo};
 
 use super::claimer::Claimer;
 use crate::pg::clock;
@@ -22,7 +22,7 @@ pub fn write(
     claimer: &mut Claimer,
     ended: &[EndedRun],
     suspended: &[Suspension],
-    disarmed: &[(RunId, i32)],
+    disarmed: &[(RunId, WaitNo)],
     done: &[i64],
 ) {
     if done.is_empty() && ended.is_empty() && suspended.is_empty() && disarmed.is_empty() {
@@ -59,7 +59,7 @@ fn suspend(claimer: &mut Claimer, suspended: &[Suspension]) {
     for put in suspended.iter().filter(|put| !put.is_new) {
         live::update(&put.run);
     }
-    let cleared: Vec<(RunId, i32)> = suspended.iter().flat_map(|put| put.cleared.iter().copied()).collect();
+    let cleared: Vec<(RunId, WaitNo)> = suspended.iter().flat_map(|put| put.cleared.iter().copied()).collect();
     wakes::delete(&cleared);
     timers::delete(&cleared);
     let rows: Vec<Wake> = suspended.iter().flat_map(|put| put.wakes.iter().cloned()).collect();

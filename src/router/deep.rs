@@ -2,7 +2,7 @@
 //! many runs again.
 use automation_core::gate::apart;
 use automation_core::gate::hot::Chain;
-use automation_core::ids::{AutomationId, RunId};
+use automation_core::ids::{AutomationId, EventId, RunId};
 use pgrx::pg_sys;
 
 use super::Plan;
@@ -29,7 +29,7 @@ pub(super) struct Cut {
     /// The tenant, if a shared automation is to be paused for this tenant only.
     tenant: Option<String>,
     cause: RunId,
-    event_id: i64,
+    event_id: EventId,
     chain: Chain,
     /// The run to be recorded if the chain is a loop; it gets its id then.
     hot: Option<EndedRun>,

@@ -15,7 +15,7 @@ mod ticks;
 mod wakes;
 
 use crate::event_log::unread::{Batch, anything_new, next_events};
-use automation_core::ids::{AutomationId, RunId};
+use automation_core::ids::{AutomationId, EventId, RunId};
 use automation_core::order::Order;
 use std::collections::HashMap;
 
@@ -80,7 +80,7 @@ pub fn route(limit: i64, with_timers: bool) -> Routed {
         let timers = Timers { most: if done && with_timers { limit } else { 0 }, by: to.at, held: true, only_for };
         definitions::note_changes(&events);
         let (ahead, events): (Vec<Event>, Vec<Event>) =
-            events.into_iter().partition(|event| cursor.is_ahead(event.xid, event.id));
+            events.into_iter().partition(|event| cursor.is_ahead(event.xid, event.id.0));
         let members = members - ahead.len();
         // The next run of a queue is looked for once more: a run that joined the queue while the transaction of drain()
         // was open was not visible there.
@@ -120,11 +120,11 @@ pub fn route_own(above: i64) -> (usize, i64) {
         drop(log);
         let Some(last) = events.last().map(|event| event.id) else { return (0, above) };
         route_events(&events, Timers::default());
-        cursor_store::note_ahead(xid, last);
+        cursor_store::note_ahead(xid, last.0);
         // The dispatches inserted here have lower ids than those that other sessions insert before this transaction
         // commits, so the claimers must reset their floors at the commit.
         crate::signal::at_commit::return_claims_at_commit();
-        (events.len(), last)
+        (events.len(), last.0)
     })
 }
 
@@ -256,7 +256,7 @@ struct Plan {
     audience: Audience,
     holds: Holds,
     /// Filters that could not be evaluated: how often, and for which event last.
-    filter_errors: HashMap<FilterError, (i64, Option<i64>)>,
+    filter_errors: HashMap<FilterError, (i64, Option<EventId>)>,
     /// Events that were too deep in a chain of causes to start an automation.
     cuts: Vec<deep::Cut>,
 }
@@ -382,7 +382,7 @@ pub fn set_aside_next_event(message: &str) {
         let Some(to) = cursor.end_of_batch() else { return };
         cursor.look_ahead();
         let Batch { events, position, done, .. } = next_events(&cursor, &to, 1, &Ears::open());
-        if let Some(event) = events.first().filter(|event| !cursor.is_ahead(event.xid, event.id)) {
+        if let Some(event) = events.first().filter(|event| !cursor.is_ahead(event.xid, event.id.0)) {
             let text = format!("event {} could not be routed and was set aside", event.id);
             let entry = Entry {
                 code: "event_unroutable",

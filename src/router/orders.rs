@@ -1,7 +1,7 @@
 //! Queues runs that are started by an order in the log instead of by a trigger: start_run(), retry_run(), a step `run`,
 //! the rows of a bulk job.
 use automation_core::gate::Code;
-use automation_core::ids::{AutomationId, RunId, VersionId};
+use automation_core::ids::{AutomationId, RunId, VersionId, WaitNo};
 use pgrx::pg_sys;
 
 use super::definitions::Definitions;
@@ -24,7 +24,7 @@ impl Plan {
             // The row of a bulk step belongs to a run that is under way: if the automation is paused, the executor
             // decides about the row as it does for that run.
             let owner = pg_sys::Oid::from(row.owner);
-            let waiter = Waiter { run_id, wait_no: 0, owner, automation_id, version_id: version };
+            let waiter = Waiter { run_id, wait_no: WaitNo::NONE, owner, automation_id, version_id: version };
             let mut dispatch = wakes::dispatch(waiter, Reason::Manual, None, self.now);
             dispatch.event = Some((event.id, event.occurred_at));
             (dispatch.trigger_no, dispatch.wait_no) = (trigger_no, None);

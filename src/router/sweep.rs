@@ -1,6 +1,6 @@
 //! Queues the sweep: runs that have waited for long are evaluated once more, a slice at a time.
 use crate::event_log::events::Event;
-use automation_core::ids::{AutomationId, RunId};
+use automation_core::ids::{AutomationId, RunId, WaitNo};
 use automation_core::order::Order;
 use pgrx::pg_sys;
 
@@ -47,7 +47,7 @@ pub fn sweep(after: RunId, limit: i64, begun_before: Micros) -> Swept {
 }
 
 /// Is an event in the log that will wake this wait, but is not routed yet? Also true if that cannot be decided.
-pub fn is_on_its_way(run: RunId, wait_no: i32) -> bool {
+pub fn is_on_its_way(run: RunId, wait_no: WaitNo) -> bool {
     let Some(events) = unrouted() else { return true };
     as_engine(|| {
         let topics = derived::current().of_events(&events, clock::now());

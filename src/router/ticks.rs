@@ -2,7 +2,7 @@
 //! schedule is locked meanwhile, so only one router at a time decides its ticks; the record of ticks ensures besides
 //! that none fires twice.
 use automation_core::expr::Budget;
-use automation_core::ids::{AutomationId, RunId};
+use automation_core::ids::{AutomationId, EventId, RunId};
 use automation_core::order::Order;
 use automation_core::schedule::{Due, Overlap, TickEntry, zone_data};
 use automation_core::value::Timestamp;
@@ -229,7 +229,7 @@ impl Plan {
         });
         let cause = Cause::schedule(subject.active.owner);
         Event {
-            id: 0,
+            id: EventId(0),
             xid: 0,
             occurred_at: self.now,
             cause_run: cause.run,

@@ -2,7 +2,7 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use automation_core::ids::RunId;
+use automation_core::ids::{EventId, RunId, WaitNo};
 use automation_core::order::Order;
 use automation_core::topic::engine::hears;
 use automation_core::wake_key::wake_key;
@@ -21,7 +21,7 @@ use crate::store::live;
 use crate::store::timers::{self, TimerKind};
 use crate::store::wakes::{self, Key, Source, Waiter};
 
-pub fn dispatch(waiter: Waiter, reason: Reason, cause: Option<(i64, Micros)>, now: Micros) -> NewDispatch {
+pub fn dispatch(waiter: Waiter, reason: Reason, cause: Option<(EventId, Micros)>, now: Micros) -> NewDispatch {
     NewDispatch {
         owner: waiter.owner,
         id: 0,
@@ -74,7 +74,7 @@ pub fn of_events(events: &[Event], topics: &Topics, now: Micros) -> Vec<NewDispa
     let orders = events.iter().filter(|event| event.op == Op::Moved);
     let mut found: Vec<NewDispatch> = orders.flat_map(|event| moved(event, now)).collect();
     // A job gets one dispatch however many of its rows have ended.
-    let mut tended: HashSet<(RunId, Option<i32>)> = HashSet::new();
+    let mut tended: HashSet<(RunId, Option<WaitNo>)> = HashSet::new();
     found.retain(|row| row.reason != Reason::Bulk || tended.insert((row.run_id, row.wait_no)));
     let mut seen = HashSet::new();
     let mut readers: HashMap<(pg_sys::Oid, pg_sys::Oid), bool> = HashMap::new();
@@ -198,7 +198,7 @@ fn moved(event: &Event, now: Micros) -> Vec<NewDispatch> {
         Order::Thaw { automation_id } => live::frozen(automation_id)
             .into_iter()
             .map(|(run_id, owner, automation_id, version_id)| {
-                let waiter = Waiter { run_id, wait_no: 0, owner, automation_id, version_id };
+                let waiter = Waiter { run_id, wait_no: WaitNo::NONE, owner, automation_id, version_id };
                 dispatch(waiter, Reason::Thaw, None, now)
             })
             .collect(),
@@ -208,7 +208,8 @@ fn moved(event: &Event, now: Micros) -> Vec<NewDispatch> {
         }
         Order::Bulk { job, owner, automation_id, version_id, alone } => {
             let owner = pg_sys::Oid::from(owner);
-            let waiter = Waiter { run_id: RunId(job), wait_no: i32::from(alone), owner, automation_id, version_id };
+            let waiter =
+                Waiter { run_id: RunId(job), wait_no: WaitNo(i32::from(alone)), owner, automation_id, version_id };
             vec![dispatch(waiter, Reason::Bulk, None, now)]
         }
         Order::Turn { automation_id, key } => {

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use automation_core::ids::RunId;
+use automation_core::ids::{RunId, WaitNo};
 use automation_core::machine::{Machine, State, Surroundings};
 use automation_core::order::{Order, Start};
 use automation_core::value::Value;
@@ -130,7 +130,7 @@ pub fn count_ended(ended: &[EndedRun]) {
         let Some(item) = run.item else { continue };
         let waiter = Waiter {
             run_id: RunId(item.job),
-            wait_no: 0,
+            wait_no: WaitNo::NONE,
             owner: run.owner,
             automation_id: run.automation_id,
             version_id: run.version_id,
@@ -163,7 +163,7 @@ pub fn count_suspended(suspended: &[Suspension]) {
     let mut tallies: BTreeMap<i64, (Waiter, Tally)> = BTreeMap::new();
     for put in suspended.iter().filter(|put| put.is_new) {
         let Some(item) = put.item else { continue };
-        let waiter = Waiter { run_id: RunId(item.job), ..super::suspend::waiter(&put.run, 0) };
+        let waiter = Waiter { run_id: RunId(item.job), ..super::suspend::waiter(&put.run, WaitNo::NONE) };
         tallies.entry(item.job).or_insert_with(|| (waiter, Tally::default())).1.waiting += 1;
     }
     add(tallies);

@@ -3,7 +3,7 @@
 use super::error::error_json;
 use super::run::of_live;
 use crate::pg::catch::PgError;
-use automation_core::ids::{AutomationId, RunId, VersionId};
+use automation_core::ids::{AutomationId, RunId, VersionId, WaitNo};
 use automation_core::machine::{JobItem, State};
 use automation_core::order::Order;
 use std::collections::HashMap;
@@ -51,10 +51,10 @@ fn forget_waits(ended: &[EndedRun]) {
     }
     let waits = had_waited.iter().flat_map(|run| {
         // 0 is the run's own deadline
-        let numbers = run.live.iter().flatten().map(|note| note.no).chain(std::iter::once(0));
+        let numbers = run.live.iter().flatten().map(|note| note.no).chain(std::iter::once(WaitNo::NONE));
         numbers.map(|no| (run.id, no))
     });
-    let waits: Vec<(RunId, i32)> = waits.collect();
+    let waits: Vec<(RunId, WaitNo)> = waits.collect();
     wakes::delete(&waits);
     timers::delete(&waits);
     live::delete(&had_waited.iter().map(|run| run.id).collect::<Vec<_>>());

@@ -1,7 +1,7 @@
 //! Ends holds (`hold_for`) before their deadline: they are cancelled, or their automation is not active any more, or
 //! their trigger has changed.
 use automation_core::gate::Code;
-use automation_core::ids::AutomationId;
+use automation_core::ids::{AutomationId, WaitNo};
 use automation_core::program::Trigger;
 
 use super::end::{count, end};
@@ -13,7 +13,7 @@ use crate::store::timers;
 
 pub fn remove(dwell: &Dwell) {
     dwells::delete(dwell.run_id);
-    timers::delete(&[(dwell.run_id, 0)]);
+    timers::delete(&[(dwell.run_id, WaitNo::NONE)]);
 }
 
 /// Ends holds as skipped, with a reason.

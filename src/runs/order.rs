@@ -1,7 +1,7 @@
 //! Ordering a run by hand or by a step: the order goes through the event log, and the run starts when the transaction
 //! has committed.
 use automation_core::by_name::call;
-use automation_core::ids::RunId;
+use automation_core::ids::{EventId, RunId};
 use automation_core::order::Start;
 
 use crate::definitions::by_name::{Named, typed};
@@ -64,7 +64,7 @@ pub fn order(named: &Named<'_>, payload: &str, parent: Option<RunId>) -> EngineR
 }
 
 /// Puts an order to start a run into the log. Returns the order's number.
-pub fn place(name: &str, tenant: Option<&str>, start: Start, payload: Option<&str>) -> i64 {
+pub fn place(name: &str, tenant: Option<&str>, start: Start, payload: Option<&str>) -> EventId {
     let (topic, order) = (format!("automation.invocation.{name}"), start.order().encode());
     append_event(&NewEvent {
         op: Some(Op::Started),

@@ -3,7 +3,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashSet};
 
 use automation_core::expr::Reference;
-use automation_core::ids::RunId;
+use automation_core::ids::{RunId, WaitNo};
 use automation_core::machine::{JobItem, Machine, State, Wait, WaitFor};
 use automation_core::run_state::Pause;
 use automation_core::topic;
@@ -37,9 +37,9 @@ pub struct Suspension {
     pub wakes: Vec<Wake>,
     pub timers: Vec<Timer>,
     /// Waits that are over.
-    pub cleared: Vec<(RunId, i32)>,
+    pub cleared: Vec<(RunId, WaitNo)>,
     /// Waits to be evaluated once more after the commit.
-    pub arm: Vec<(RunId, i32)>,
+    pub arm: Vec<(RunId, WaitNo)>,
     /// Runs and bulk jobs that no run waits for any more.
     pub abandoned: Vec<i64>,
     /// The row of a bulk job that the run is for.
@@ -56,7 +56,7 @@ pub fn first(run: &Run, event: &Event, machine: &mut Machine<'_>, world: &RunSco
 /// The timer at which the run times out, if its program has a timeout.
 pub fn run_timeout(run: &LiveRun, machine: &Machine<'_>) -> Option<Timer> {
     let due_at = run.started_at + machine.program().timeout?;
-    Some(Timer { due_at, waiter: waiter(run, 0), kind: TimerKind::RunTimeout })
+    Some(Timer { due_at, waiter: waiter(run, WaitNo::NONE), kind: TimerKind::RunTimeout })
 }
 
 /// Suspends a run before its first step, because its automation is paused.
@@ -80,10 +80,10 @@ pub fn frozen(run: &Run, event: &Event, machine: &Machine<'_>) -> Suspension {
 pub fn queued(run: &Run, event: &Event, machine: &Machine<'_>) -> Suspension {
     let state = to_json(&machine.state);
     let run = LiveRun { pause: Pause::Queued, state, ..live(run, event, "[]".to_owned()) };
-    let arm = Timer { due_at: clock::now() + ARM_GRACE, waiter: waiter(&run, 0), kind: TimerKind::Arm };
+    let arm = Timer { due_at: clock::now() + ARM_GRACE, waiter: waiter(&run, WaitNo::NONE), kind: TimerKind::Arm };
     Suspension {
         timers: vec![arm],
-        arm: vec![(run.id, 0)],
+        arm: vec![(run.id, WaitNo::NONE)],
         run,
         is_new: true,
         wakes: Vec::new(),
@@ -107,7 +107,7 @@ fn live(run: &Run, event: &Event, steps: String) -> LiveRun {
     }
 }
 
-pub fn waiter(run: &LiveRun, wait_no: i32) -> Waiter {
+pub fn waiter(run: &LiveRun, wait_no: WaitNo) -> Waiter {
     Waiter { run_id: run.id, wait_no, owner: run.owner, automation_id: run.automation_id, version_id: run.version_id }
 }
 
@@ -201,7 +201,7 @@ pub fn warn(run: &LiveRun, machine: &mut Machine<'_>) {
 pub struct Put {
     pub wakes: Vec<Wake>,
     pub timers: Vec<Timer>,
-    arm: Vec<(RunId, i32)>,
+    arm: Vec<(RunId, WaitNo)>,
 }
 
 impl Put {

@@ -1,6 +1,6 @@
 //! Bulk jobs: their rows, the outcomes of the rows, and how far each job is.
 use automation_core::bulk::{Counts, JobState};
-use automation_core::ids::{AutomationId, RunId, VersionId};
+use automation_core::ids::{AutomationId, RunId, VersionId, WaitNo};
 use automation_core::machine::JobItem;
 use pgrx::pg_sys;
 
@@ -162,7 +162,7 @@ impl Job {
     pub fn waiter(&self) -> Waiter {
         Waiter {
             run_id: RunId(self.id),
-            wait_no: 0,
+            wait_no: WaitNo::NONE,
             owner: self.owner,
             automation_id: self.automation_id,
             version_id: self.version_id,

@@ -1,7 +1,7 @@
 //! Dispatches: the queue of runs to start or to wake, filled by the router and worked off by executors.
 use std::rc::Rc;
 
-use automation_core::ids::{AutomationId, RunId, VersionId};
+use automation_core::ids::{AutomationId, EventId, RunId, VersionId, WaitNo};
 use pgrx::pg_sys;
 
 use crate::pg::append::{Cell, append_outside_partial, append_plain, text_varlena};
@@ -103,7 +103,7 @@ pub struct NewDispatch {
     pub behind: bool,
     pub run_id: RunId,
     /// The event that starts the run: (id, when).
-    pub event: Option<(i64, Micros)>,
+    pub event: Option<(EventId, Micros)>,
     pub created_at: Micros,
     pub ordering_key: Option<i64>,
     pub automation_id: AutomationId,
@@ -111,9 +111,9 @@ pub struct NewDispatch {
     pub trigger_no: i16,
     pub reason: Reason,
     /// The wait that is to be woken.
-    pub wait_no: Option<i32>,
+    pub wait_no: Option<WaitNo>,
     /// The event that wakes it: (id, when).
-    pub cause: Option<(i64, Micros)>,
+    pub cause: Option<(EventId, Micros)>,
     /// The derived topic on which the event was heard, None for its own.
     pub topic: Option<Rc<str>>,
 }
@@ -131,7 +131,7 @@ fn cells(row: &NewDispatch) -> [Cell; 16] {
         Some(pg_sys::Datum::from(row.owner)),
         Some(pg_sys::Datum::from(row.id)),
         Some(pg_sys::Datum::from(row.run_id.0)),
-        row.event.map(|(id, _)| pg_sys::Datum::from(id)),
+        row.event.map(|(id, _)| pg_sys::Datum::from(id.0)),
         row.event.map(|(_, at)| pg_sys::Datum::from(at)),
         Some(pg_sys::Datum::from(row.created_at)),
         row.ordering_key.map(pg_sys::Datum::from),
@@ -140,8 +140,8 @@ fn cells(row: &NewDispatch) -> [Cell; 16] {
         Some(pg_sys::Datum::from(row.trigger_no)),
         Some(pg_sys::Datum::from(0i16)),
         Some(pg_sys::Datum::from(row.reason.code())),
-        row.wait_no.map(pg_sys::Datum::from),
-        row.cause.map(|(id, _)| pg_sys::Datum::from(id)),
+        row.wait_no.map(|no| pg_sys::Datum::from(no.0)),
+        row.cause.map(|(id, _)| pg_sys::Datum::from(id.0)),
         row.cause.map(|(_, at)| pg_sys::Datum::from(at)),
         row.topic.as_ref().map(|topic| text_varlena(topic)),
     ]
@@ -162,7 +162,7 @@ pub fn created_at(owner: pg_sys::Oid, id: i64) -> Option<Micros> {
 pub struct Dispatch {
     pub id: i64,
     pub run_id: RunId,
-    pub event_id: i64,
+    pub event_id: EventId,
     pub event_at: Micros,
     pub ordering_key: Option<i64>,
     pub automation_id: AutomationId,
@@ -172,8 +172,8 @@ pub struct Dispatch {
     pub automation: String,
     pub active: bool,
     pub reason: Reason,
-    pub wait_no: i32,
-    pub cause: Option<(i64, Micros)>,
+    pub wait_no: WaitNo,
+    pub cause: Option<(EventId, Micros)>,
     pub topic: Option<String>,
 }
 
@@ -221,7 +221,7 @@ fn read(row: &Row<'_>) -> Dispatch {
     Dispatch {
         id: row.int8(1).unwrap_or_default(),
         run_id: row.int8(2).map(RunId).unwrap_or_default(),
-        event_id: row.int8(3).unwrap_or_default(),
+        event_id: row.int8(3).map(EventId).unwrap_or_default(),
         event_at: row.int8(4).unwrap_or_default(),
         ordering_key: row.int8(5),
         automation_id: row.int4(6).map(AutomationId).unwrap_or_default(),
@@ -231,8 +231,8 @@ fn read(row: &Row<'_>) -> Dispatch {
         automation: row.text(10).unwrap_or_default(),
         active: row.bool(11).unwrap_or_default(),
         reason: row.char(12).map_or(Reason::Trigger, Reason::from_code),
-        wait_no: row.int4(13).unwrap_or_default(),
-        cause: row.int8(14).zip(row.int8(15)),
+        wait_no: row.int4(13).map(WaitNo).unwrap_or_default(),
+        cause: row.int8(14).map(EventId).zip(row.int8(15)),
         topic: row.text(16),
     }
 }

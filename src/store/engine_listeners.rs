@@ -1,6 +1,6 @@
 //! The automations, runs and subscriptions that listen to the engine's own events, and names for the contents of those
 //! events.
-use automation_core::ids::{AutomationId, VersionId};
+use automation_core::ids::{AutomationId, EventId, VersionId};
 use automation_core::topic::engine::{Told, Wanted};
 
 use super::{subscriptions, wakes};
@@ -96,6 +96,6 @@ const ANCESTORS: &str = "
      ORDER BY u.place";
 
 /// The automations whose runs led to an event, the nearest first.
-pub fn ancestors(event: i64) -> Vec<String> {
-    as_engine(|| query(ANCESTORS, &[event.into()], |row| row.text(1))).into_iter().flatten().collect()
+pub fn ancestors(event: EventId) -> Vec<String> {
+    as_engine(|| query(ANCESTORS, &[event.0.into()], |row| row.text(1))).into_iter().flatten().collect()
 }

@@ -1,7 +1,7 @@
 //! The memory of the gates between an event and a run.
 use std::collections::{HashMap, HashSet};
 
-use automation_core::ids::{AutomationId, RunId};
+use automation_core::ids::{AutomationId, EventId, RunId};
 use pgrx::pg_sys;
 
 use crate::pg::append::{append_plain, text_varlena};
@@ -38,7 +38,7 @@ pub const COUNT_WINDOW: &str = "
 /// An occurrence, and how far from it others count.
 #[derive(Clone, Copy, Debug)]
 pub struct Occurrence {
-    pub event_id: i64,
+    pub event_id: EventId,
     pub at: Micros,
     pub from: Micros,
     pub to: Micros,
@@ -49,7 +49,7 @@ pub struct Occurrence {
 pub fn count_window(of: Partition<'_>, event: Occurrence, most: i64) -> u64 {
     let (from, to, at) = (Arg::timestamp(event.from), Arg::timestamp(event.to), Arg::timestamp(event.at));
     let key = [of.automation_id.0.into(), of.trigger.into(), of.key.into()];
-    let args = [key[0], key[1], key[2], from, to, event.event_id.into(), most.into(), at, to];
+    let args = [key[0], key[1], key[2], from, to, event.event_id.0.into(), most.into(), at, to];
     as_engine(|| query_one(COUNT_WINDOW, &args, |row| row.int8(1))).flatten().unwrap_or_default() as u64
 }
 
@@ -60,9 +60,9 @@ const CLAIM: &str = "
      WHERE c.expires_at <= $5";
 
 /// Claims a key for an event. False if an earlier event has it and its time is not over.
-pub fn claim(automation_id: AutomationId, key: &str, event_id: i64, now: Micros, expires_at: Micros) -> bool {
+pub fn claim(automation_id: AutomationId, key: &str, event_id: EventId, now: Micros, expires_at: Micros) -> bool {
     let (expires, now) = (Arg::timestamp(expires_at), Arg::timestamp(now));
-    as_engine(|| execute(CLAIM, &[automation_id.0.into(), key.into(), event_id.into(), expires, now])) == 1
+    as_engine(|| execute(CLAIM, &[automation_id.0.into(), key.into(), event_id.0.into(), expires, now])) == 1
 }
 
 pub const COUNT_EXECUTIONS: &str = "

@@ -73,7 +73,7 @@ pub fn insert(ended_at: Micros, recorded_at: Micros, runs: &[EndedRun]) -> bool 
         runs.iter().map(|run| {
             [
                 Some(pg_sys::Datum::from(run.id.0)),
-                Some(pg_sys::Datum::from(run.event_id)),
+                Some(pg_sys::Datum::from(run.event_id.0)),
                 Some(pg_sys::Datum::from(run.event_at)),
                 Some(pg_sys::Datum::from(run.started_at)),
                 Some(pg_sys::Datum::from(ended_at)),

@@ -1,6 +1,6 @@
 //! Live runs: those that wait, are frozen, or are queued behind another run (table `run`).
 use automation_core::gate::mode::ActiveRun;
-use automation_core::ids::{AutomationId, RunId, VersionId};
+use automation_core::ids::{AutomationId, EventId, RunId, VersionId, WaitNo};
 use automation_core::run_state::Pause;
 use pgrx::pg_sys;
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ has_run_header!(LiveRun);
 /// The subject of a wait, for people, and for the executor that wakes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WaitNote {
-    pub no: i32,
+    pub no: WaitNo,
     pub step: String,
     pub kind: String,
     /// In words.
@@ -72,7 +72,7 @@ pub fn insert(runs: &[LiveRun]) -> bool {
         runs.iter().map(|run| {
             [
                 Some(pg_sys::Datum::from(run.id.0)),
-                Some(pg_sys::Datum::from(run.event_id)),
+                Some(pg_sys::Datum::from(run.event_id.0)),
                 Some(pg_sys::Datum::from(run.event_at)),
                 Some(pg_sys::Datum::from(run.started_at)),
                 run.parent.map(|run| pg_sys::Datum::from(run.0)),
@@ -147,7 +147,7 @@ pub fn wait_for(id: RunId) -> Option<LiveRun> {
 fn read(row: &Row<'_>) -> Option<LiveRun> {
     let header = RunHeader {
         id: RunId(row.int8(1)?),
-        event_id: row.int8(2)?,
+        event_id: EventId(row.int8(2)?),
         event_at: row.int8(3)?,
         started_at: row.int8(4)?,
         parent: row.int8(5).map(RunId),
@@ -268,7 +268,7 @@ pub fn next_queued(of: &[(AutomationId, &str)]) -> Vec<Waiter> {
 fn waiter(row: &Row<'_>) -> Option<Waiter> {
     Some(Waiter {
         run_id: RunId(row.int8(1)?),
-        wait_no: 0,
+        wait_no: WaitNo::NONE,
         owner: row.oid(2)?,
         automation_id: AutomationId(row.int4(3)?),
         version_id: VersionId(row.int4(4)?),

@@ -2,7 +2,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use automation_core::ids::{AutomationId, RunId};
+use automation_core::ids::{AutomationId, EventId, RunId};
 use pgrx::pg_sys;
 
 use crate::pg::clock::{self, Micros};
@@ -50,7 +50,7 @@ pub struct Entry<'a> {
     pub automation_id: Option<AutomationId>,
     pub owner: Option<pg_sys::Oid>,
     pub run_id: Option<RunId>,
-    pub event_id: Option<i64>,
+    pub event_id: Option<EventId>,
     pub message: &'a str,
     pub detail: Option<&'a str>,
 }
@@ -75,7 +75,7 @@ pub fn repeated_warning(entry: &Entry<'_>, times: i64) {
     let recent = RECENT.with_borrow(|recent| recent.get(&same).copied());
     if let Some((row, at)) = recent.filter(|(_, at)| now - at < FOLDED && now >= *at) {
         // The row may be gone: by retention, or because the transaction that wrote it was rolled back.
-        if as_engine(|| execute(AGAIN, &[row.into(), times.into(), entry.event_id.into()])) == 1 {
+        if as_engine(|| execute(AGAIN, &[row.into(), times.into(), entry.event_id.map(|id| id.0).into()])) == 1 {
             RECENT.with_borrow_mut(|recent| recent.insert(same, (row, at)));
             return;
         }
@@ -117,7 +117,7 @@ fn write_times(level: &str, entry: &Entry<'_>, times: i64) -> Option<i64> {
         entry.automation_id.map(|id| id.0).into(),
         entry.owner.into(),
         entry.run_id.map(|id| id.0).into(),
-        entry.event_id.into(),
+        entry.event_id.map(|id| id.0).into(),
         entry.message.into(),
         entry.detail.into(),
         times.into(),
@@ -216,7 +216,7 @@ pub fn dead_letter(entry: &Entry<'_>, error: &str) {
             &[
                 Arg::timestamp(clock::now()),
                 entry.run_id.map(|id| id.0).into(),
-                entry.event_id.into(),
+                entry.event_id.map(|id| id.0).into(),
                 entry.automation_id.map(|id| id.0).into(),
                 entry.owner.into(),
                 entry.code.into(),
@@ -230,7 +230,7 @@ pub fn dead_letter(entry: &Entry<'_>, error: &str) {
 pub struct Letter {
     pub owner: Option<pgrx::pg_sys::Oid>,
     pub run_id: Option<RunId>,
-    pub event_id: Option<i64>,
+    pub event_id: Option<EventId>,
 }
 
 const LETTER: &str = "
@@ -245,7 +245,7 @@ pub fn letter(id: i64) -> Option<Letter> {
         query_one(LETTER, &[id.into()], |row| Letter {
             owner: row.oid(1),
             run_id: row.int8(2).map(RunId),
-            event_id: row.int8(3),
+            event_id: row.int8(3).map(EventId),
         })
     })
 }

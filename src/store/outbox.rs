@@ -1,5 +1,5 @@
 //! The outbox: messages that wait to be delivered.
-use automation_core::ids::{AutomationId, RunId};
+use automation_core::ids::{AutomationId, EventId, RunId};
 use pgrx::pg_sys;
 
 use crate::pg::clock::Micros;
@@ -12,7 +12,7 @@ pub struct NewMessage<'a> {
     pub automation_id: AutomationId,
     pub run_id: RunId,
     pub step: &'a str,
-    pub event_id: Option<i64>,
+    pub event_id: Option<EventId>,
     pub tenant: Option<&'a str>,
     pub endpoint: Option<&'a str>,
     pub url: &'a str,
@@ -57,7 +57,7 @@ pub fn insert(message: &NewMessage<'_>) -> Option<Queued> {
                 message.automation_id.0.into(),
                 message.run_id.0.into(),
                 message.step.into(),
-                message.event_id.into(),
+                message.event_id.map(|id| id.0).into(),
                 message.tenant.into(),
                 message.endpoint.into(),
                 message.url.into(),

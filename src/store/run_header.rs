@@ -1,5 +1,5 @@
 //! What every run has, whichever table its row is in: a dispatch, a hold, a live run, an ended run.
-use automation_core::ids::{AutomationId, RunId, VersionId};
+use automation_core::ids::{AutomationId, EventId, RunId, VersionId};
 use pgrx::pg_sys;
 
 use crate::pg::clock::Micros;
@@ -10,7 +10,7 @@ use crate::pg::engine_sql::Arg;
 pub struct RunHeader {
     pub id: RunId,
     /// The event that the run is about.
-    pub event_id: i64,
+    pub event_id: EventId,
     pub event_at: Micros,
     pub started_at: Micros,
     /// The run that started it and waits for it.

@@ -1,5 +1,5 @@
 //! Runs by their number: asked for and not routed yet, under way, or failed.
-use automation_core::ids::{AutomationId, RunId, VersionId};
+use automation_core::ids::{AutomationId, EventId, RunId, VersionId};
 use pgrx::pg_sys;
 
 use super::run_header::run_numbers;
@@ -112,7 +112,7 @@ pub struct FailedRun {
     pub automation_status: String,
     pub version_id: VersionId,
     pub trigger_no: i16,
-    pub event_id: i64,
+    pub event_id: EventId,
     pub tenant: Option<String>,
     pub state: Option<String>,
     pub failed_step: Option<String>,
@@ -137,7 +137,7 @@ pub fn ended(run_id: RunId) -> Option<FailedRun> {
                 automation_status: row.text(5)?,
                 version_id: VersionId(row.int4(6)?),
                 trigger_no: row.int2(7)?,
-                event_id: row.int8(8)?,
+                event_id: EventId(row.int8(8)?),
                 tenant: row.text(9),
                 state: row.text(10),
                 failed_step: row.text(11),

@@ -1,5 +1,5 @@
 //! Schedules (triggers by the clock), and the outcomes of their ticks.
-use automation_core::ids::{AutomationId, RunId};
+use automation_core::ids::{AutomationId, EventId, RunId};
 use pgrx::pg_sys;
 
 use crate::pg::clock::Micros;
@@ -17,7 +17,7 @@ pub struct Schedule {
     pub last_tick: Micros,
     pub next_tick: Option<Micros>,
     /// The run that a tick started last, and its event.
-    pub run: Option<(RunId, i64)>,
+    pub run: Option<(RunId, EventId)>,
     /// Ticks of it wait for that run to end.
     pub has_waiting: bool,
 }
@@ -90,7 +90,7 @@ fn read(row: &Row<'_>) -> Option<Schedule> {
         timetable: row.text(4)?,
         last_tick: row.int8(5)?,
         next_tick: row.int8(6),
-        run: row.int8(7).map(RunId).zip(row.int8(8)),
+        run: row.int8(7).map(RunId).zip(row.int8(8).map(EventId)),
         has_waiting: row.bool(9)?,
     })
 }
@@ -104,8 +104,13 @@ const MOVE_ON: &str = "
 pub fn move_on(schedule: &Schedule) {
     let (run, event) = schedule.run.unzip();
     let next = schedule.next_tick.map_or(Arg::no_timestamp(), Arg::timestamp);
-    let args =
-        [schedule.id.into(), Arg::timestamp(schedule.last_tick), next, run.map(|run| run.0).into(), event.into()];
+    let args = [
+        schedule.id.into(),
+        Arg::timestamp(schedule.last_tick),
+        next,
+        run.map(|run| run.0).into(),
+        event.map(|event| event.0).into(),
+    ];
     as_engine(|| execute(MOVE_ON, &args));
 }
 
@@ -121,8 +126,8 @@ const UNDER_WAY: &str = "
         OR EXISTS (SELECT FROM automation_internal.run AS r WHERE r.id = $1)";
 
 /// Is a run queued, executing, or waiting?
-pub fn is_under_way(run: RunId, event: i64) -> bool {
-    as_engine(|| query_one(UNDER_WAY, &[run.0.into(), event.into()], |row| row.bool(1))).flatten().unwrap_or_default()
+pub fn is_under_way(run: RunId, event: EventId) -> bool {
+    as_engine(|| query_one(UNDER_WAY, &[run.0.into(), event.0.into()], |row| row.bool(1))).flatten().unwrap_or_default()
 }
 
 /// A tick and its outcome.

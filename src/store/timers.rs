@@ -2,7 +2,7 @@
 use std::cell::Cell;
 use std::collections::HashSet;
 
-use automation_core::ids::{AutomationId, RunId, VersionId};
+use automation_core::ids::{AutomationId, RunId, VersionId, WaitNo};
 use pgrx::pg_sys;
 
 use super::wakes::Waiter;
@@ -62,7 +62,7 @@ pub fn insert(rows: &[Timer]) -> bool {
             [
                 Some(pg_sys::Datum::from(row.due_at)),
                 Some(pg_sys::Datum::from(row.waiter.run_id.0)),
-                Some(pg_sys::Datum::from(row.waiter.wait_no)),
+                Some(pg_sys::Datum::from(row.waiter.wait_no.0)),
                 Some(pg_sys::Datum::from(row.waiter.owner)),
                 Some(pg_sys::Datum::from(row.waiter.automation_id.0)),
                 Some(pg_sys::Datum::from(row.waiter.version_id.0)),
@@ -79,8 +79,8 @@ const DELETE: &str = "
        AND t.wait_no = k.wait_no";
 
 /// Removes the timers of these waits; wait 0 is the run's own.
-pub fn delete(waits: &[(RunId, i32)]) {
-    let (runs, numbers): (Vec<i64>, Vec<i64>) = waits.iter().map(|(run, no)| (run.0, i64::from(*no))).unzip();
+pub fn delete(waits: &[(RunId, WaitNo)]) {
+    let (runs, numbers): (Vec<i64>, Vec<i64>) = waits.iter().map(|(run, no)| (run.0, i64::from(no.0))).unzip();
     if !runs.is_empty() {
         as_engine(|| execute(DELETE, &[Arg::int8s(&runs), Arg::int8s(&numbers)]));
     }
@@ -94,8 +94,8 @@ const DISARM: &str = "
        AND t.reason = 'a'";
 
 /// These waits have been evaluated after the commit that armed them.
-pub fn disarm(waits: &[(RunId, i32)]) {
-    let (runs, numbers): (Vec<i64>, Vec<i64>) = waits.iter().map(|(run, no)| (run.0, i64::from(*no))).unzip();
+pub fn disarm(waits: &[(RunId, WaitNo)]) {
+    let (runs, numbers): (Vec<i64>, Vec<i64>) = waits.iter().map(|(run, no)| (run.0, i64::from(no.0))).unzip();
     if !runs.is_empty() {
         as_engine(|| execute(DISARM, &[Arg::int8s(&runs), Arg::int8s(&numbers)]));
     }
@@ -106,8 +106,8 @@ const FORGET_LOOK: &str = "
      WHERE t.run_id = $1 AND t.wait_no = $2 AND t.reason = 'l'";
 
 /// Removes a wait's timer of kind `Look`, because another time to look again has been found.
-pub fn forget_look(run: RunId, wait_no: i32) {
-    as_engine(|| execute(FORGET_LOOK, &[run.0.into(), wait_no.into()]));
+pub fn forget_look(run: RunId, wait_no: WaitNo) {
+    as_engine(|| execute(FORGET_LOOK, &[run.0.into(), wait_no.0.into()]));
 }
 
 /// Before all times.
@@ -156,7 +156,7 @@ fn read(row: &Row<'_>) -> Option<Timer> {
         due_at: row.int8(1)?,
         waiter: Waiter {
             run_id: RunId(row.int8(2)?),
-            wait_no: row.int4(3)?,
+            wait_no: WaitNo(row.int4(3)?),
             owner: row.oid(4)?,
             automation_id: AutomationId(row.int4(5)?),
             version_id: VersionId(row.int4(6)?),
@@ -171,11 +171,13 @@ const OF_RUN: &str = "
      WHERE t.run_id = $1";
 
 /// The timers of a run: (wait, purpose).
-pub fn of_run(run: RunId) -> HashSet<(i32, TimerKind)> {
-    as_engine(|| query(OF_RUN, &[run.0.into()], |row| row.int4(1).zip(row.char(2).and_then(TimerKind::from_code))))
-        .into_iter()
-        .flatten()
-        .collect()
+pub fn of_run(run: RunId) -> HashSet<(WaitNo, TimerKind)> {
+    as_engine(|| {
+        query(OF_RUN, &[run.0.into()], |row| row.int4(1).map(WaitNo).zip(row.char(2).and_then(TimerKind::from_code)))
+    })
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 // LEAST passes over NULL.

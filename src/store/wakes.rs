@@ -1,7 +1,7 @@
 //! The wake-index: which changes, events, signals and ends of runs may end a wait.
 use std::collections::HashSet;
 
-use automation_core::ids::{AutomationId, RunId, VersionId};
+use automation_core::ids::{AutomationId, RunId, VersionId, WaitNo};
 use pgrx::pg_sys;
 
 use crate::pg::append::{append_plain, text_varlena};
@@ -50,7 +50,7 @@ impl Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiter {
     pub run_id: RunId,
-    pub wait_no: i32,
+    pub wait_no: WaitNo,
     pub owner: pg_sys::Oid,
     pub automation_id: AutomationId,
     pub version_id: VersionId,
@@ -72,7 +72,7 @@ pub fn insert(rows: &[Wake]) -> bool {
         rows.iter().map(|row| {
             [
                 Some(pg_sys::Datum::from(row.waiter.run_id.0)),
-                Some(pg_sys::Datum::from(row.waiter.wait_no)),
+                Some(pg_sys::Datum::from(row.waiter.wait_no.0)),
                 Some(pg_sys::Datum::from(row.waiter.owner)),
                 Some(pg_sys::Datum::from(row.waiter.automation_id.0)),
                 Some(pg_sys::Datum::from(row.waiter.version_id.0)),
@@ -91,8 +91,8 @@ const DELETE: &str = "
        AND w.wait_no = k.wait_no";
 
 /// Removes the rows of these waits.
-pub fn delete(waits: &[(RunId, i32)]) {
-    let (runs, numbers): (Vec<i64>, Vec<i64>) = waits.iter().map(|(run, no)| (run.0, i64::from(*no))).unzip();
+pub fn delete(waits: &[(RunId, WaitNo)]) {
+    let (runs, numbers): (Vec<i64>, Vec<i64>) = waits.iter().map(|(run, no)| (run.0, i64::from(no.0))).unzip();
     if !runs.is_empty() {
         as_engine(|| execute(DELETE, &[Arg::int8s(&runs), Arg::int8s(&numbers)]));
     }
@@ -101,8 +101,8 @@ pub fn delete(waits: &[(RunId, i32)]) {
 const OF_RUN: &str = "SELECT w.wait_no FROM automation_internal.wake_index AS w WHERE w.run_id = $1";
 
 /// The waits of a run that have rows in the index.
-pub fn of_run(run: RunId) -> HashSet<i32> {
-    as_engine(|| query(OF_RUN, &[run.0.into()], |row| row.int4(1))).into_iter().flatten().collect()
+pub fn of_run(run: RunId) -> HashSet<WaitNo> {
+    as_engine(|| query(OF_RUN, &[run.0.into()], |row| row.int4(1).map(WaitNo))).into_iter().flatten().collect()
 }
 
 /// The key of an event or change whose waiters are looked for.
@@ -139,7 +139,7 @@ pub fn find(keys: &[Key]) -> Vec<(usize, Waiter)> {
     let read = |row: &Row<'_>| {
         let waiter = Waiter {
             run_id: RunId(row.int8(2)?),
-            wait_no: row.int4(3)?,
+            wait_no: WaitNo(row.int4(3)?),
             owner: row.oid(4)?,
             automation_id: AutomationId(row.int4(5)?),
             version_id: VersionId(row.int4(6)?),

@@ -28,6 +28,15 @@ ids! {
     VersionId(i32);
     /// A run. The numbers of bulk jobs come from the same sequence, so that no run and no job have the same one.
     RunId(i64);
+    /// An event of the log. Zero for one that was made up and is not in the log.
+    EventId(i64);
+    /// A wait of a run: its number within the run.
+    WaitNo(i32);
+}
+
+impl WaitNo {
+    /// The run as a whole is meant, or a wait that nothing outside the run ends. Waits with a number are counted from 1.
+    pub const NONE: WaitNo = WaitNo(0);
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! an order stands here.
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{AutomationId, RunId, VersionId};
+use crate::ids::{AutomationId, RunId, VersionId, WaitNo};
 use crate::machine::JobItem;
 
 /// An order. The word in `do` names the variant.
@@ -35,7 +35,7 @@ pub enum Order {
     /// The first run of a queue has ended: the next one begins.
     Turn { automation_id: AutomationId, key: String },
     /// skip_step(): the run goes on without the step that it waits at.
-    Skip { run_id: RunId, wait_no: i32, owner: u32, automation_id: AutomationId, version_id: VersionId },
+    Skip { run_id: RunId, wait_no: WaitNo, owner: u32, automation_id: AutomationId, version_id: VersionId },
     /// A run has ended that ticks of its automation's schedules may have waited for.
     Freed { automation_id: AutomationId },
 }
@@ -174,7 +174,7 @@ mod tests {
             Order::Turn { automation_id: AutomationId(1), key: "k".into() },
             Order::Skip {
                 run_id: RunId(1),
-                wait_no: 2,
+                wait_no: WaitNo(2),
                 owner: 3,
                 automation_id: AutomationId(4),
                 version_id: VersionId(5),

@@ -2,6 +2,7 @@
 
 use super::{End, Frame, Kept, LaneFailure, MAX_ROUNDS, Machine, Thread, ThreadScope, Wait, WaitFor, error, fault};
 use crate::expr::{Budget, Scope};
+use crate::ids::WaitNo;
 use crate::program::StopStatus;
 use crate::steps::Repeat;
 use crate::value::Value;
@@ -107,7 +108,7 @@ impl Machine<'_> {
         let what = WaitFor::Lanes { left: lanes.len() as u32, failed: None };
         let thread = &mut self.state.threads[place];
         thread.pc = join;
-        thread.wait = Some(Wait { no: 0, step, what, since: 0, due: None });
+        thread.wait = Some(Wait { no: WaitNo::NONE, step, what, since: 0, due: None });
     }
 
     pub(super) fn finish_thread(&mut self, place: usize) {

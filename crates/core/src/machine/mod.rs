@@ -335,7 +335,7 @@ impl<'p> Machine<'p> {
 
     pub(crate) fn suspend(&mut self, place: usize, step: usize, what: WaitFor, now: i64, due: Option<i64>) {
         let no = self.state.next_wait;
-        self.state.next_wait += 1;
+        self.state.next_wait.0 += 1;
         self.state.threads[place].wait = Some(Wait { no, step, what, since: now, due });
         self.named = None;
     }

@@ -1,6 +1,6 @@
 //! State of a suspended run: everything that it remembers, and nothing else.
 
-use crate::ids::RunId;
+use crate::ids::{RunId, WaitNo};
 use crate::value::{Timestamp, Value, tagged};
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub struct State {
     /// Number of the next thread.
     pub next_thread: u32,
     /// Number of the next wait.
-    pub next_wait: i32,
+    pub next_wait: WaitNo,
     /// Steps taken so far, as `max_steps` counts them.
     pub executed: u32,
     /// Steps taken so far, the rounds of all loops included.
@@ -119,7 +119,7 @@ pub struct Frame {
 pub struct Wait {
     /// Its number within the run. A wake-up names this number; if the run has no such wait any more, the wake-up is
     /// late.
-    pub no: i32,
+    pub no: WaitNo,
     /// The step.
     pub step: usize,
     /// The kind of thing that ends the wait.
@@ -194,7 +194,7 @@ impl PartialEq for LaneFailure {
 impl State {
     /// A run that has not begun.
     pub fn new() -> State {
-        State { threads: vec![Thread::default()], next_thread: 1, next_wait: 1, ..State::default() }
+        State { threads: vec![Thread::default()], next_thread: 1, next_wait: WaitNo(1), ..State::default() }
     }
 
     /// The waits of the run for things outside of it.
@@ -203,7 +203,7 @@ impl State {
     }
 
     /// The wait with this number.
-    pub fn wait(&self, no: i32) -> Option<&Wait> {
+    pub fn wait(&self, no: WaitNo) -> Option<&Wait> {
         self.waits().find(|wait| wait.no == no)
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Machine, Record, Wait, WaitFor, error};
 use crate::expr::{Budget, ExprError, References, Scope};
-use crate::ids::RunId;
+use crate::ids::{RunId, WaitNo};
 use crate::program::Op;
 use crate::steps;
 use crate::value::{Number, Timestamp, Value};
@@ -48,7 +48,7 @@ pub enum Woke {
 
 impl Machine<'_> {
     /// Tells that something happened that may end a wait. If it did, [`Machine::advance`] goes on from there.
-    pub fn wake(&mut self, no: i32, cause: Cause, world: &dyn Scope) -> Woke {
+    pub fn wake(&mut self, no: WaitNo, cause: Cause, world: &dyn Scope) -> Woke {
         if self.end.is_some() {
             return Woke::Gone;
         }

@@ -62,7 +62,7 @@ pub(crate) use wait_until::{look, look_at_news};
 use crate::condition::Condition;
 use crate::definition::StepDef;
 use crate::expr::{Budget, Expr, ExprError, Scope};
-use crate::ids::RunId;
+use crate::ids::{EventId, RunId};
 use crate::machine::Machine;
 use crate::program::{Block, Compiler, Op, Parts, Retry};
 use crate::template::{JsonTemplate, SqlTemplate, Template};
@@ -138,11 +138,11 @@ pub trait Effects {
     /// Calls a function (jsonb) -> jsonb. Returns the step's result as JSON.
     fn call(&mut self, function: &str, argument: Value) -> Result<String, Self::Error>;
     /// Publishes an event. Returns its id.
-    fn publish(&mut self, topic: &str, payload: &Value) -> Result<i64, Self::Error>;
+    fn publish(&mut self, topic: &str, payload: &Value) -> Result<EventId, Self::Error>;
     /// Sends a NOTIFY.
     fn notify(&mut self, channel: &str, payload: &Value) -> Result<(), Self::Error>;
     /// Gives an entity without a table its state. Returns the id of the event, if anything changed.
-    fn store_state(&mut self, kind: &str, entity: &str, state: &Value) -> Result<Option<i64>, Self::Error>;
+    fn store_state(&mut self, kind: &str, entity: &str, state: &Value) -> Result<Option<EventId>, Self::Error>;
     /// Puts a message into the outbox. Returns the step's result as JSON.
     fn order(&mut self, message: &Webhook, scope: &dyn Scope) -> Result<String, Self::Error>;
     /// Starts another automation. Returns the number of the run.

@@ -2,7 +2,7 @@
 
 use super::cases;
 use automation_core::definition;
-use automation_core::ids::RunId;
+use automation_core::ids::{RunId, WaitNo};
 use automation_core::machine::{Cause, Machine, Next, State, error};
 use automation_core::program::{StopStatus, compile};
 use automation_core::value::{Timestamp, Value};
@@ -185,7 +185,7 @@ proptest! {
             match happening {
                 Happening::Wake(no, which) => {
                     // numbers near those that there are
-                    let no = machine.state.next_wait - 1 - no;
+                    let no = WaitNo(machine.state.next_wait.0 - 1 - no);
                     let _ = machine.wake(no, cause(which), &world(now));
                 }
                 Happening::Pass(micros) => now += micros,

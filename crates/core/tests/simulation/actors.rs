@@ -5,6 +5,7 @@ use crate::chance::Chance;
 use crate::checks;
 use crate::database::*;
 use crate::programs::SIZE;
+use automation_core::ids::WaitNo;
 use automation_core::machine::{State, WaitFor};
 use automation_core::program::Program;
 use automation_core::topic;
@@ -231,15 +232,15 @@ impl Simulation {
         let mut writes = Vec::new();
         for id in batch {
             writes.push(Write::Routed(id));
-            let mut to = |run: i64, wait: i32, why: Why| writes.push(Write::Dispatch(Dispatch { run, wait, why }));
+            let mut to = |run: i64, wait: WaitNo, why: Why| writes.push(Write::Dispatch(Dispatch { run, wait, why }));
             match &self.db.events[&id] {
                 Event::Started { run, automation, parent } => {
-                    to(*run, 0, Why::Start { automation: *automation, parent: *parent });
+                    to(*run, WaitNo::NONE, Why::Start { automation: *automation, parent: *parent });
                 }
                 Event::Skip { run, wait } => to(*run, *wait, Why::Skip),
-                Event::Cancel { run } => to(*run, 0, Why::Cancel),
+                Event::Cancel { run } => to(*run, WaitNo::NONE, Why::Cancel),
                 event => {
-                    let mut concerned: Vec<(i64, i32, Why)> = Vec::new();
+                    let mut concerned: Vec<(i64, WaitNo, Why)> = Vec::new();
                     for (run, wait, source) in &self.db.index {
                         let why = match (source, event) {
                             (Source::State(kind, None), Event::Changed { kind: k, .. }) if kind == k => Why::Look,

@@ -1,6 +1,7 @@
 //! What survives a crash: the tables of the engine, as far as runs that wait need them. They change only when a transaction
 //! commits, all of it at once.
 
+use automation_core::ids::WaitNo;
 use automation_core::machine::{Cause, Machine, State, Wait, WaitFor};
 use automation_core::value::{Timestamp, Value};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -17,7 +18,7 @@ pub enum Event {
     Signalled { name: String },
     Started { run: i64, automation: usize, parent: Option<i64> },
     Ended { run: i64 },
-    Skip { run: i64, wait: i32 },
+    Skip { run: i64, wait: WaitNo },
     Cancel { run: i64 },
 }
 
@@ -38,7 +39,7 @@ pub enum Why {
 #[derive(Clone, Debug)]
 pub struct Dispatch {
     pub run: i64,
-    pub wait: i32,
+    pub wait: WaitNo,
     pub why: Why,
 }
 
@@ -67,7 +68,7 @@ pub struct Signal {
 /// A move of a run, as it would have to be made again to get to the same place.
 #[derive(Clone, Debug)]
 pub struct Move {
-    pub wait: i32,
+    pub wait: WaitNo,
     pub cause: Option<Cause>,
     pub world: World,
     pub outcomes: Vec<Performed>,
@@ -91,7 +92,7 @@ pub struct Live {
     pub started: i64,
     pub state: String,
     /// For each wait for an event: what the log held when it began.
-    pub seen: BTreeMap<i32, BTreeSet<i64>>,
+    pub seen: BTreeMap<WaitNo, BTreeSet<i64>>,
     /// How it came here; not part of the engine.
     pub moves: Vec<Move>,
 }
@@ -102,12 +103,12 @@ pub enum Write {
     Entity(String, String, i64),
     Event(i64, Event),
     Routed(i64),
-    Index(i64, i32, Source),
-    Timer(i64, i64, i32, TimerKind),
-    TimerGone(i64, i64, i32, TimerKind),
-    ArmGone(i64, i32),
-    LookGone(i64, i32),
-    WaitGone(i64, i32),
+    Index(i64, WaitNo, Source),
+    Timer(i64, i64, WaitNo, TimerKind),
+    TimerGone(i64, i64, WaitNo, TimerKind),
+    ArmGone(i64, WaitNo),
+    LookGone(i64, WaitNo),
+    WaitGone(i64, WaitNo),
     Dispatch(Dispatch),
     DispatchGone(i64),
     Run(i64, Box<Live>),
@@ -123,8 +124,8 @@ pub struct Database {
     pub entities: BTreeMap<(String, String), i64>,
     pub events: BTreeMap<i64, Event>,
     pub unrouted: BTreeSet<i64>,
-    pub index: BTreeSet<(i64, i32, Source)>,
-    pub timers: BTreeSet<(i64, i64, i32, TimerKind)>,
+    pub index: BTreeSet<(i64, WaitNo, Source)>,
+    pub timers: BTreeSet<(i64, i64, WaitNo, TimerKind)>,
     pub dispatches: BTreeMap<i64, Dispatch>,
     pub runs: BTreeMap<i64, Live>,
     pub ended: BTreeMap<i64, (&'static str, Value)>,

@@ -4,7 +4,7 @@ use crate::actors::{Lock, Pending, Protocol, Simulation};
 use crate::checks;
 use crate::database::*;
 use automation_core::expr::Budget;
-use automation_core::ids::RunId;
+use automation_core::ids::{RunId, WaitNo};
 use automation_core::machine::{Cause, Machine, Next, State, Wait, WaitFor, Woke, error};
 use automation_core::program::{Action, StopStatus};
 use automation_core::steps::{Publish, Run};
@@ -66,7 +66,7 @@ impl Simulation {
         if self.locked(Lock::Run(run)) || !self.db.runs.contains_key(&run) {
             return None;
         }
-        let armed = |timer: &&(i64, i64, i32, TimerKind)| timer.1 == run && timer.3 == TimerKind::Arm;
+        let armed = |timer: &&(i64, i64, WaitNo, TimerKind)| timer.1 == run && timer.3 == TimerKind::Arm;
         let wait = self.db.timers.iter().find(armed)?.2;
         let pending = Pending { writes: Vec::new(), locks: vec![Lock::Run(run)], look: Some(run) };
         self.nudge(run, wait, Why::Arm, pending)
@@ -85,7 +85,7 @@ impl Simulation {
         let mut machine = Machine::new(program, State::new(), run as u64, key_of(run));
         let world = world(self, run, self.now);
         let mut walk = Walk { run, live, before: Vec::new(), pending };
-        walk.live.moves.push(Move { wait: 0, cause: None, world: world.clone(), outcomes: Vec::new() });
+        walk.live.moves.push(Move { wait: WaitNo::NONE, cause: None, world: world.clone(), outcomes: Vec::new() });
         self.walk(walk, &mut machine, &world)
     }
 
@@ -100,7 +100,7 @@ impl Simulation {
     }
 
     /// Something may have happened that a wait waits for.
-    fn nudge(&mut self, run: i64, wait_no: i32, why: Why, mut pending: Pending) -> Option<Pending> {
+    fn nudge(&mut self, run: i64, wait_no: WaitNo, why: Why, mut pending: Pending) -> Option<Pending> {
         let mut live = self.db.runs[&run].clone();
         let state: State = serde_json::from_str(&live.state).expect("a state");
         let before = waits(&state);

@@ -1,5 +1,4 @@
 //! Driving and watching the engine.
-use crate::event_log::unread;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -9,6 +8,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
 use crate::error::{EngineError, EngineResult, OrReport};
+use crate::event_log::unread;
 use crate::executor::{self, Claimer, Work};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::server_text;

@@ -7,7 +7,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
 use crate::definitions::by_name::{Named, typed};
-use crate::definitions::versions::{self};
+use crate::definitions::versions;
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::pg::append::next_id;
 use crate::pg::catch::PgError;

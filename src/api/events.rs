@@ -1,11 +1,11 @@
 //! Functions for entities and events: watching tables, states of entities, emitting.
-use crate::capture::state::change_state;
-use crate::definitions::tenant_view::check_tenant;
 use automation_core::ids::EventId;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
+use crate::capture::state::change_state;
 use crate::capture::{attach, read};
+use crate::definitions::tenant_view::check_tenant;
 use crate::definitions::topics;
 use crate::error::{EngineError, EngineResult, OrReport};
 use crate::event_log::events::{NewEvent, Op, append_event, claim_dedup, name_dedup};

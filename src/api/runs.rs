@@ -1,14 +1,11 @@
 //! Starting and stopping runs by hand.
-use crate::runs::cancel::cancel;
-use crate::runs::order::order;
-use pgrx::pg_sys::panic::ErrorReport;
-use pgrx::prelude::*;
-
 use automation_core::check;
 use automation_core::condition::Condition;
 use automation_core::expr::{Budget, FixedScope};
 use automation_core::ids::RunId;
 use automation_core::value::Value;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
 
 use crate::definitions::by_name::Named;
 use crate::definitions::scope::instant;
@@ -18,6 +15,8 @@ use crate::pg::identity;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::text::Text;
 use crate::provenance;
+use crate::runs::cancel::cancel;
+use crate::runs::order::order;
 use crate::store::runs;
 
 /// Starts a run by hand. The run's id is known at once; it starts when this transaction has committed.

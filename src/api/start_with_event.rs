@@ -1,8 +1,8 @@
 //! Starting a run as if an event had happened (R001-52): an event of the same shape, and the same one twice is one run.
-use automation_core::ids::{EventId, RunId};
-use automation_core::order::Start;
 use std::rc::Rc;
 
+use automation_core::ids::{EventId, RunId};
+use automation_core::order::Start;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 

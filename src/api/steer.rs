@@ -1,11 +1,10 @@
 //! Steering runs that wait or have failed: signals, retries, skipped steps, dead letters.
-use crate::event_log::events::append_move;
-use automation_core::ids::{AutomationId, RunId};
-use automation_core::order::{Order, Retry, Start};
-use automation_core::run_state::Pause;
 use std::rc::Rc;
 
+use automation_core::ids::{AutomationId, RunId};
 use automation_core::machine::{MAX_SIGNAL, NoStart, State};
+use automation_core::order::{Order, Retry, Start};
+use automation_core::run_state::Pause;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -15,6 +14,7 @@ use crate::definitions::tenant_view::TenantColumns;
 use crate::definitions::tenant_view::check_tenant;
 use crate::definitions::versions;
 use crate::error::{EngineError, EngineResult, OrReport};
+use crate::event_log::events::append_move;
 use crate::event_log::events::{self, Event, NewEvent, Op, append_event};
 use crate::pg::append::next_id;
 use crate::pg::jsonb::Jsonb;

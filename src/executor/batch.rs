@@ -1,6 +1,5 @@
 //! One batch of an executor: claims dispatches, executes each, writes the history and deletes the dispatches, all in
 //! one transaction.
-use super::claimer::Claimer;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Instant;
@@ -9,6 +8,7 @@ use automation_core::ids::{EventId, RunId, WaitNo};
 use pgrx::pg_sys;
 
 use super::cancelled::Cancelled;
+use super::claimer::Claimer;
 use super::hold;
 use super::resume::{self, Nudge};
 use super::{bulk, gates, restart, start as begin, write};

@@ -4,8 +4,6 @@
 //! holds for rows: batches, order within an entity, crashes, the rights of the owner. The orders and the progress of
 //! the job commit together. The executor that tends a job holds the lock on the job's row; another executor that finds
 //! it locked leaves its order queued.
-use crate::runs::in_hand;
-use crate::signal::running::{self, Task};
 use automation_core::bulk::{self as decide, JobState};
 use automation_core::ids::{RunId, WaitNo};
 
@@ -22,7 +20,9 @@ use crate::provenance::{self, RunContext};
 use crate::runs::bulk_item::nudge;
 use crate::runs::cancel::cancel_abandoned;
 use crate::runs::error::error_json;
+use crate::runs::in_hand;
 use crate::signal::at_commit;
+use crate::signal::running::{self, Task};
 use crate::store::bulk::{self, Job};
 use crate::store::bulk_tally::{self, Tally};
 use crate::store::dispatches::Dispatch;

@@ -1,13 +1,13 @@
 //! The rows of a bulk job: reads them from its query, checks whether they are for the automation, and orders their
 //! runs.
-use automation_core::ids::{EventId, RunId};
-use automation_core::order::{Row, RowOfBackfill, RowOfStep, Start};
 use std::rc::Rc;
 
 use automation_core::expr::Budget;
 use automation_core::gate::Code;
 use automation_core::gate::change::{self, Occurrence};
+use automation_core::ids::{EventId, RunId};
 use automation_core::machine::{JobItem, Kept};
+use automation_core::order::{Row, RowOfBackfill, RowOfStep, Start};
 use automation_core::value::MAX_LEVELS;
 use pgrx::pg_sys;
 

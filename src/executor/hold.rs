@@ -4,15 +4,13 @@
 //! is the only one that changes their hold. Sessions that pause, drop or redefine the automation may remove the row of
 //! the hold; the first to lock that row wins. Steps are executed only after the deadline; until then only expressions
 //! are evaluated.
-use crate::runs::holds::remove;
-use crate::runs::run::of_dwell;
-use automation_core::ids::{RunId, WaitNo};
-use automation_core::order::Start;
 use std::rc::Rc;
 
 use automation_core::expr::{Budget, ExprError, Scope};
 use automation_core::gate::hold::{self, Armed, Expired, Heard};
 use automation_core::gate::{Code, Reason as Why};
+use automation_core::ids::{RunId, WaitNo};
+use automation_core::order::Start;
 use automation_core::program::Trigger;
 use automation_core::value::Unreadable;
 
@@ -30,8 +28,10 @@ use crate::pg::failpoint::failpoint;
 use crate::pg::identity;
 use crate::router::key_of;
 use crate::runs::error::error_json;
+use crate::runs::holds::remove;
 use crate::runs::run;
 use crate::runs::run::Run;
+use crate::runs::run::of_dwell;
 use crate::store::dispatches::{self, Dispatch, Reason};
 use crate::store::dwells::{self, Dwell, Held, NewDwell};
 use crate::store::history::{EndedRun, Ending};

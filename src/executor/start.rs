@@ -1,12 +1,11 @@
 //! The beginning of a run: takes it through the gates and then through its first steps.
-use crate::runs::error::error_json;
-use automation_core::ids::WaitNo;
-use automation_core::order::Start;
 use std::rc::Rc;
 
 use automation_core::definition::OnPause;
 use automation_core::gate::{Code, apart};
+use automation_core::ids::WaitNo;
 use automation_core::machine::{Machine, State};
+use automation_core::order::Start;
 
 use super::batch::Outcome;
 use super::bulk::{self, Standing};
@@ -21,6 +20,7 @@ use crate::pg::catch::PgError;
 use crate::pg::identity;
 use crate::provenance::{self, RunContext};
 use crate::runs::bulk_item;
+use crate::runs::error::error_json;
 use crate::runs::in_hand;
 use crate::runs::run::Run;
 use crate::runs::suspend;

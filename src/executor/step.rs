@@ -1,7 +1,6 @@
 //! Performs one step of a run: its effects in a subtransaction of their own, its statements, the session left as it was
 //! found.
 #![allow(unsafe_code)]
-use super::claimer::Claimer;
 use std::rc::Rc;
 
 use automation_core::expr::Scope;
@@ -12,6 +11,7 @@ use automation_core::value::Value;
 use pgrx::pg_sys;
 
 use super::bind::{own_type, parameter};
+use super::claimer::Claimer;
 use super::effects::Performing;
 use crate::definitions::versions::Version;
 use crate::gucs;

@@ -1,5 +1,4 @@
 //! One walk of a run: executes its steps until it suspends or ends.
-use crate::runs::run::Run;
 use std::fmt::Write;
 use std::rc::Rc;
 
@@ -17,6 +16,7 @@ use crate::pg::catch::PgError;
 use crate::pg::clock::{self, Micros};
 use crate::runs::engine_events;
 use crate::runs::error::error_json;
+use crate::runs::run::Run;
 use crate::runs::scope::RunScope;
 use crate::runs::step_counts;
 use crate::signal::running;

@@ -1,5 +1,4 @@
 //! The active automations, compiled, as the current snapshot shows them, and an index of the topics they listen to.
-use crate::definitions::versions::compile_stored;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -11,8 +10,8 @@ use pgrx::pg_sys;
 
 use super::held::HeldFields;
 use crate::definitions::derived::{self, Derivers};
-
 use crate::definitions::hearing::{self, Hearing};
+use crate::definitions::versions::compile_stored;
 use crate::event_log::events::Event;
 use crate::pg::process;
 use crate::pg::settings::Pinned;

@@ -1,6 +1,5 @@
 //! Records when fields last changed, for conditions with `for`, while events are routed. There is no other record of
 //! when a field of a row last changed; only fields that an active automation asks about are followed.
-use crate::runs::field_age::changed;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -9,6 +8,7 @@ use automation_core::program::Program;
 
 use crate::event_log::events::{Event, Op};
 use crate::pg::clock::{self, Micros};
+use crate::runs::field_age::changed;
 use crate::store::field_changes::{self, FieldChange};
 
 /// Longer than any `for`, which is 30 days at most.

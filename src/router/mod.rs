@@ -14,15 +14,16 @@ mod sweep;
 mod ticks;
 mod wakes;
 
-use crate::event_log::unread::{Batch, anything_new, next_events};
-use automation_core::ids::{AutomationId, EventId, RunId};
-use automation_core::order::Order;
 use std::collections::HashMap;
 
 use automation_core::definition::{Mode, Ordering};
 use automation_core::expr::{Budget, Expr};
 use automation_core::gate::key;
+use automation_core::ids::{AutomationId, EventId, RunId};
+use automation_core::order::Order;
 use automation_core::topic::Ears;
+use definitions::Active;
+use holds::Holds;
 use pgrx::pg_sys;
 
 use crate::definitions::hearing::Privileges;
@@ -32,6 +33,7 @@ use crate::event_log::cursor::{self as cursor_store, Late, Use};
 use crate::event_log::events::{self, Event, Op};
 use crate::event_log::ids;
 use crate::event_log::scan::LogScan;
+use crate::event_log::unread::{Batch, anything_new, next_events};
 use crate::pg::append::next_id;
 use crate::pg::clock::{self, Micros};
 use crate::pg::engine_sql::Row;
@@ -45,8 +47,6 @@ use crate::store::history::EndedRun;
 use crate::store::log::{self, Entry};
 use crate::store::stats::{self, Counts};
 use crate::{gucs, store};
-use definitions::Active;
-use holds::Holds;
 pub use holds::key_of;
 use matching::FilterError;
 pub use sweep::{Swept, has_turn_coming, is_on_its_way, sweep};

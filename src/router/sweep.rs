@@ -1,11 +1,11 @@
 //! Queues the sweep: runs that have waited for long are evaluated once more, a slice at a time.
-use crate::event_log::events::Event;
 use automation_core::ids::{AutomationId, RunId, WaitNo};
 use automation_core::order::Order;
 use pgrx::pg_sys;
 
 use super::{lanes, wakes};
 use crate::definitions::derived;
+use crate::event_log::events::Event;
 use crate::event_log::unread::unrouted;
 use crate::pg::clock::{self, Micros};
 use crate::pg::identity::as_engine;

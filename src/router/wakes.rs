@@ -9,7 +9,6 @@ use automation_core::wake_key::wake_key;
 use pgrx::pg_sys;
 
 use crate::definitions::derived::{DerivedTopic, Topics};
-
 use crate::definitions::hearing::{self, Privileges};
 use crate::event_log::events::{Event, Op};
 use crate::pg::clock::{self, Micros};

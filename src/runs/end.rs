@@ -1,27 +1,27 @@
 //! The end of runs: writes them into the history, removes their other rows, and tells the runs and jobs that wait for
 //! them.
-use super::error::error_json;
-use super::run::of_live;
-use crate::pg::catch::PgError;
-use automation_core::ids::{AutomationId, RunId, VersionId, WaitNo};
-use automation_core::machine::{JobItem, State};
-use automation_core::order::Order;
 use std::collections::HashMap;
 
 use automation_core::definition::Mode;
+use automation_core::ids::{AutomationId, RunId, VersionId, WaitNo};
+use automation_core::machine::{JobItem, State};
+use automation_core::order::Order;
 
 use super::bulk_item;
 use super::engine_events;
+use super::error::error_json;
+use super::run::of_live;
 use super::suspend::Suspension;
 use crate::definitions::versions;
 use crate::event_log::events::{NewEvent, Op, append_event, append_move};
+use crate::pg::catch::PgError;
 use crate::pg::clock;
 use crate::store::history::{self, EndedRun, Ending};
 use crate::store::live::{self, LiveRun};
 use crate::store::stats::{self, Counts};
 use crate::store::step_stats;
-use crate::store::timers::{self};
-use crate::store::wakes::{self};
+use crate::store::timers;
+use crate::store::wakes;
 
 /// Ends runs outside of a batch, and publishes their end.
 pub fn end(ended: &[EndedRun]) {

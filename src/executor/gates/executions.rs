@@ -3,7 +3,6 @@
 //! Without a limit of its own, an automation is counted only when it feeds itself: when its execution goes back to one
 //! of its own runs, directly or through other automations. A table may change ten thousand times a second for good
 //! reasons.
-use crate::runs::pause::{lock_executions, pause_by_system};
 use automation_core::gate::hot::{self, Cause, Check, Rate};
 use automation_core::gate::{apart, key};
 use automation_core::program::Program;
@@ -14,6 +13,7 @@ use crate::event_log::events::{Event, Op};
 use crate::executor::claimer::Claimer;
 use crate::gucs::{self, HotFlow};
 use crate::pg::clock::{self, POSTGRES_EPOCH};
+use crate::runs::pause::{lock_executions, pause_by_system};
 use crate::runs::run::Run;
 use crate::store::gates::{Counted, add_execution, count_executions, goes_back_to};
 use crate::store::log;
